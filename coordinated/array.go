@@ -19,7 +19,7 @@ type Array struct {
 	err  error // why there is no such array; whatever protects it returns it
 }
 
-// Box is a box of a global array that a rank owns, and where it lies in the rank's memory. Element i of it, counted
+// Box is a box of a global array that a rank owns, and its place in the rank's memory. Element i of it, counted
 // from its start in each dimension d, is memory[Offset + Σ (Low[d]+i[d])·stride[d]], where the last stride is 1 and
 // each other is that of the next dimension times Pitch there.
 type Box struct {
@@ -137,7 +137,7 @@ func (a Array) Len() int {
 	return n
 }
 
-// place is where a rank stands in a grid.
+// place returns a rank's coordinates in a grid.
 func place(dims, grid []int, rank int) (at []int64, err error) {
 	ranks := 1
 	for _, p := range grid {
@@ -175,7 +175,7 @@ func (b *Box) counts() []int {
 	return out
 }
 
-// entry is element d of a list that may be absent. One that is too short is told of when the box is protected.
+// entry is element d of a list that may be absent. A list that is too short is reported when the box is protected.
 func entry(list []int, d int) int {
 	if d >= len(list) {
 		return 0
@@ -183,7 +183,7 @@ func entry(list []int, d int) int {
 	return list[d]
 }
 
-// block checks a box and says where its first element lies.
+// block checks a box and returns the place of its first element.
 func (b *Box) block(dims int) (arrays.Block, error) {
 	counts := b.counts()
 	for _, x := range []struct {
@@ -260,7 +260,7 @@ func packed(parts []layout.Part) (list []Box) {
 	return list
 }
 
-// division checks the boxes and says where they lie.
+// division checks the boxes and returns their places.
 func (a *Array) division() (d arrays.Division, err error) {
 	d = arrays.Division{Dims: wide(a.Dims), List: a.list}
 	switch {

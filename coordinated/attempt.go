@@ -73,7 +73,7 @@ func (c *Checkpointer) tryLoad(ctx context.Context, k vote.Candidate, restoring 
 	return "", "", 0, err
 }
 
-// adopt lets the first checkpoint of this start refer to what was restored, where that is known to be good.
+// adopt lets the first checkpoint of this start refer to the restored shard, if that is known to be good.
 func (c *Checkpointer) adopt(src *shards) {
 	if src == nil || src.own == nil {
 		return
@@ -84,8 +84,8 @@ func (c *Checkpointer) adopt(src *shards) {
 	}
 }
 
-// fetchVerified is fetch of an epoch that is to be restored: what lies in memory is verified there,
-// all of it, and not used if any of it is damaged.
+// fetchVerified is fetch of an epoch that is to be restored: it verifies all bytes in memory, and uses none if any is
+// damaged.
 func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src *shards, bytes int64, err error) {
 	src, bytes, err = c.fetch(ctx, k)
 	if err != nil || src.level != storage.SourceMemory {
@@ -104,8 +104,8 @@ func (c *Checkpointer) fetchVerified(ctx context.Context, k vote.Candidate) (src
 	return c.fetch(ctx, k)
 }
 
-// fetch opens this rank's shard and says how many bytes it holds. An epoch of another number of ranks has none, if it
-// can be restored at all.
+// fetch opens this rank's shard and returns the number of its bytes. An epoch of another number of ranks has none, if
+// it can be restored at all.
 func (c *Checkpointer) fetch(ctx context.Context, k vote.Candidate) (src *shards, bytes int64, err error) {
 	src = &shards{c: c, epoch: k.Epoch, size: c.sizes[k]}
 	if src.size == c.topo.Size() {
@@ -125,8 +125,8 @@ func (c *Checkpointer) fetch(ctx context.Context, k vote.Candidate) (src *shards
 	return src, bytes, nil
 }
 
-// closeShard closes a shard. All that is needed of it was read and verified, and the ranks
-// have voted: an error of this one alone must not make it another attempt.
+// closeShard closes a shard. All its bytes were read and verified, and the ranks have voted: an error of this rank
+// alone must not cause another attempt.
 func (c *Checkpointer) closeShard(sh *storage.Shard, e storage.Epoch) {
 	if err := sh.Close(); err != nil {
 		c.log.Warn("holdfast: closing a shard after reading it", "epoch", e, "error", err)
@@ -138,15 +138,15 @@ const (
 	voteFailed    = 1 << 0 // the text of the error follows
 	voteFallible  = 1 << 1 // Apply may fail: vote again after it
 	voteMismatch  = 1 << 2 // the error is that the program protects something else
-	voteUndefined = 1 << 3 // undo will not bring everything back: names follow
+	voteUndefined = 1 << 3 // undo cannot restore everything: names follow
 	voteStop      = 1 << 4 // nor would an older epoch, or there is no time for one
-	voteItems     = 1 << 5 // who gets which items follows, of each set
+	voteItems     = 1 << 5 // the owners of items follow, for each set
 	voteDevice    = 1 << 6 // the error is a device's
 	voteLength    = 1 << 7 // arrays with other numbers of elements are all that is wrong
 )
 
-// voteLoad agrees on whether a step of a load went well on all ranks.
-// fallible says that some rank's Apply may fail, from what each rank has read.
+// voteLoad agrees on whether a step of a load succeeded on all ranks. fallible reports that some rank's Apply may fail,
+// from each rank's read.
 func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step string, a *arrays.Attempt, level string,
 	own error) (fallible bool, from []string, err error) {
 	a.Stop = a.Stop || ctx.Err() != nil
@@ -195,7 +195,7 @@ func (c *Checkpointer) voteLoad(ctx context.Context, e storage.Epoch, step strin
 	return false, nil, failed
 }
 
-// levelsRead says which ranks have read which level: its name alone where all have read the same.
+// levelsRead names the levels with the ranks that have read them: only the level if all have read the same.
 func levelsRead(from []string) string {
 	var levels []string
 	ranks := map[string][]int{}
@@ -250,7 +250,7 @@ func ballot(a *arrays.Attempt, level string, own error) []byte {
 	if ofDevice(own) {
 		b[0] |= voteDevice
 	}
-	if errors.Is(own, gpustate.ErrDeviceLost) { // for good
+	if errors.Is(own, gpustate.ErrDeviceLost) { // permanently
 		b[0] |= voteStop
 	}
 	return append(b, own.Error()...)
@@ -272,7 +272,7 @@ type RestorePart struct {
 
 // The parts of a restore, in their order.
 const (
-	PartAgree    = "agree on the epoch" // what all ranks' directories have, over the control plane
+	PartAgree    = "agree on the epoch" // by the directories of all ranks, over the control plane
 	PartOpen     = "open the shard"     // its manifest and index
 	PartMemory   = capture.PartMemory
 	PartObjects  = capture.PartObjects
@@ -291,11 +291,10 @@ type stopwatch struct {
 
 func newStopwatch(start time.Time) *stopwatch { return &stopwatch{last: start} }
 
-// lap says that what has happened since the last call was this part.
+// lap ends this part, which began at the last call.
 func (l *stopwatch) lap(name string) { l.until(time.Now(), name) }
 
-// until is lap for a moment that has passed; one before the last call counts
-// nothing.
+// until is lap for an earlier time; one before the last call counts nothing.
 func (l *stopwatch) until(t time.Time, name string) {
 	i := slices.IndexFunc(l.parts, func(p RestorePart) bool { return p.Name == name })
 	if i < 0 {

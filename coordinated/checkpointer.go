@@ -43,14 +43,14 @@ type Checkpointer struct {
 
 	main    mainThread        // the program's
 	life    life              // how long the work in the background goes on
-	state   *arrays.Protected // what the program has protected
+	state   *arrays.Protected // the protected state of the program
 	plane   connect.Plane
 	topo    *connect.Topology
 	levels  levels
 	run     storage.Identity // that this start continues or has begun
 	record  record
 	agent   *agent.Agent // speaks for this rank
-	outside processes    // other processes that ask about the job or hear of it
+	outside processes    // that ask about the job or receive its reports
 	persist *persist.Persister
 
 	off     bool           // the program runs without checkpoints: of the parts above it has main, state and topo
@@ -63,7 +63,7 @@ type Checkpointer struct {
 	sizes    map[vote.Candidate]int // how many ranks the epochs are of that this one can read
 }
 
-// mainThread is the one that calls MPI, and what may stop it.
+// mainThread is the thread that calls MPI, with the flags that stop it.
 type mainThread struct {
 	watch.Thread
 	pointFlags    atomic.Uint32 // bits below; 0 lets Points pass
@@ -103,7 +103,7 @@ const (
 // ranks alike, with a *RanksError that names the ranks at fault. The signals of opt
 // are caught from now on. Open waits for all ranks to call it; after ten times
 // opt.WaitTimeout it fails with an error that names those that have not. The caller closes the Checkpointer
-// before mpiwrap.Finalize. Where the options switch checkpoints off (Options.Off), the program runs without: Restore
+// before mpiwrap.Finalize. If the options switch checkpoints off (Options.Off), the program runs without: Restore
 // finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a
 // TCP connection to each neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
@@ -117,7 +117,7 @@ func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer,
 	return c.connected(ctx, connect.OverMPI{Comm: priv})
 }
 
-// connected brings the ranks together, and opens everything. Collective.
+// connected connects the ranks, and opens everything. Collective.
 func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Checkpointer, error) {
 	dropped := c.opt.dropFirstStart()
 	bad := c.opt.validate()
@@ -161,7 +161,7 @@ func (c *Checkpointer) connected(ctx context.Context, all connect.Ranks) (*Check
 	return c, nil
 }
 
-// prepare makes what needs no other rank. dropped is the setting that a continued job drops.
+// prepare makes the parts that need no other rank. dropped is the setting that a continued job drops.
 func (c *Checkpointer) prepare(ctx context.Context, rank int, dropped string) {
 	c.opened, c.main.loggedSources = time.Now(), map[string]bool{}
 	c.sizes = map[vote.Candidate]int{}
@@ -200,8 +200,7 @@ func (c *Checkpointer) prepare(ctx context.Context, rank int, dropped string) {
 // open opens the storage, finds the newest epoch number in use anywhere and
 // starts the agent.
 func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control.Key) error {
-	// Before the storage is opened: that clears away what looks like the remains of
-	// a dead run.
+	// Before the storage is opened, which removes remains of a dead run.
 	var err error
 	plane, real := c.plane.(*control.Plane)
 	first := real && c.topo.Rank == 0
@@ -259,8 +258,8 @@ func (c *Checkpointer) open(ctx context.Context, priv connect.Ranks, key control
 	return err
 }
 
-// otherLauncher adds to why a program in another process cannot begin that its launcher has started more ranks than its
-// MPI says there are. Of a program that is here mpiwrap.Init says so.
+// otherLauncher adds to an error of a program in another process that its launcher has started more ranks than its MPI
+// reports. mpiwrap.Init does so for a program in this process.
 func (c *Checkpointer) otherLauncher(err error) error {
 	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
 		n, nerr := strconv.Atoi(os.Getenv(name))
@@ -294,7 +293,7 @@ func (c *Checkpointer) lastEpoch(ctx context.Context, priv connect.Ranks, key co
 	return cut.Epoch(last), err
 }
 
-// offError is what a rank without checkpoints says to the others.
+// offError is the report of a rank without checkpoints.
 type offError struct{ by string }
 
 const offWords = "running without checkpoints: "
@@ -311,7 +310,7 @@ func offOnAll(err error, size int) bool {
 	return errors.As(err, &ranks) && len(ranks.Failed) == size && !slices.ContainsFunc(ranks.Failed, other)
 }
 
-// runWithout makes a Checkpointer that takes no checkpoints: all that it has is what the program protects.
+// runWithout makes a Checkpointer that takes no checkpoints: it only has the protected state.
 func (c *Checkpointer) runWithout(all connect.Ranks, off string) {
 	c.off, c.log = true, c.opt.Logger
 	c.topo = connect.Place(all.Rank(), make([]string, all.Size()), c.opt.Fanout)
@@ -319,7 +318,7 @@ func (c *Checkpointer) runWithout(all connect.Ranks, off string) {
 	c.state.Elastic, c.state.Ranks = c.opt.Elastic, all.Size()
 	c.main.pointFlags.Store(pointRestore)
 	if len(c.opt.CheckpointSignals) > 0 {
-		c.ignored = make(chan os.Signal, 1) // what asks for a checkpoint does not end the program
+		c.ignored = make(chan os.Signal, 1) // signals for a checkpoint do not end the program
 		signal.Notify(c.ignored, c.opt.CheckpointSignals...)
 	}
 	if all.Rank() == 0 {

@@ -24,8 +24,8 @@ import (
 //
 // Close is collective, and waits as long as any rank computes. On an error call Abort or
 // CloseOrAbort instead: the others may wait for messages that this rank will not send. If
-// they do, the job ends after Options.WaitTimeout, and Close returns a *LostError that says
-// which ranks wait, and where. Further calls do nothing.
+// they do, the job ends after Options.WaitTimeout, and Close returns a *LostError that names
+// the waiting ranks with their calls. Further calls do nothing.
 func (c *Checkpointer) Close() error {
 	if c.main.Closed.Swap(true) {
 		return nil
@@ -78,12 +78,12 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 }
 
 // Abort tells all ranks that this one gives up because of why, and closes the
-// Checkpointer. The other ranks leave as they do when a rank dies. Local. Without checkpoints (Options.Off) nobody is
-// told: the launcher ends the other ranks when this one leaves with an error.
+// Checkpointer. The other ranks leave as they do when a rank dies. Local. Without checkpoints (Options.Off) it sends
+// nothing: the launcher ends the other ranks when this one leaves with an error.
 func (c *Checkpointer) Abort(why error) { c.abort(why, nil) }
 
-// abort is Abort. With idle, the main thread may be in a call: the call stops waiting, and what it reads and writes is
-// freed once idle is closed. If the main thread hangs in a file system, nothing is freed.
+// abort is Abort. With idle, the main thread may be in a call: the call stops waiting, and its memory is freed once
+// idle is closed. If the main thread hangs in a file system, nothing is freed.
 func (c *Checkpointer) abort(why error, idle <-chan struct{}) {
 	if c.main.Closed.Swap(true) {
 		return
@@ -131,7 +131,7 @@ func (c *Checkpointer) closeParts() error {
 	errs = append(errs, c.record.metrics.Close())
 	c.record.events.Emit(events.Event{Name: events.Close, Points: c.main.Points.Load()})
 	if err := c.levels.ops.End(c.log, "write the event log", c.record.events.Close); err != nil {
-		c.log.Debug("holdfast: closing the event log", "error", err) // it was said when it ended
+		c.log.Debug("holdfast: closing the event log", "error", err) // it was reported when the log failed
 	}
 	return errors.Join(errs...)
 }

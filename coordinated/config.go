@@ -25,8 +25,8 @@ import (
 // it; Options.Supervisor takes its value.
 const SupervisorVar = config.SupervisorVar
 
-// A Config is the configuration of a job: for each key what is in force and
-// where that comes from. A program's flag wins over a variable, a variable over
+// A Config is the configuration of a job: for each key the value in force and
+// its source. A program's flag wins over a variable, a variable over
 // the file, the file over the default.
 type Config struct {
 	File string // that was read, empty if there is none
@@ -89,13 +89,13 @@ func (c *Config) Options() Options {
 	if end, err := strconv.ParseInt(os.Getenv("SLURM_JOB_END_TIME"), 10, 64); err == nil {
 		o.Deadline = time.Unix(end, 0)
 	}
-	o.slurm, _, _ = slurm.FromEnv(os.Getenv) // what cannot be read there is left out
+	o.slurm, _, _ = slurm.FromEnv(os.Getenv) // it leaves out unreadable values
 	o.Job = cmp.Or(o.Job, os.Getenv("SLURM_JOB_NAME"), filepath.Base(os.Args[0]))
 	return o
 }
 
-// settings are the keys of the configuration. A further one is a further row, and
-// nothing else: docs/SETTINGS.md is made of them (go test ./cmd/holdfast -run SettingsPage -args -update).
+// settings are the keys of the configuration. A further key is a further row, and nothing else: docs/SETTINGS.md is
+// made from them (go test ./cmd/holdfast -run SettingsPage -args -update).
 var settings = slices.Concat(levelKeys, momentKeys, amountKeys, deviceKeys, rareKeys)
 
 var levelKeys = config.In("where checkpoints are kept",
@@ -311,7 +311,7 @@ func (o *Options) Log() *slog.Logger {
 	return slog.New(fromLevel{log.Handler(), o.LogLevel})
 }
 
-// fromLevel is a Handler that takes the lines of a level and above, whatever it takes by itself.
+// fromLevel is a Handler that takes only the lines of a level and above.
 type fromLevel struct {
 	slog.Handler
 	level slog.Level
@@ -337,7 +337,7 @@ func setLogLevel(o *Options, text string) error {
 // levelOff as Local or Global leaves that level out.
 const levelOff = "off"
 
-// leaveOut takes the levels out that are off; local and global say by what.
+// leaveOut removes the levels that are off; local and global name the settings that say so.
 func (o *Options) leaveOut(local, global string) {
 	for _, l := range []struct {
 		dir *string
@@ -365,7 +365,7 @@ func (o *Options) Off() string {
 	return strings.Join(p.offs, ", ")
 }
 
-// off says what a key is switched off by, if it is.
+// off names the setting that switches a key off, if one does.
 func (c *Config) off(key string) string {
 	for _, v := range c.keys.Values() {
 		if v.Key == key && v.Source != v.Env {

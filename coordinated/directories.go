@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// identify finds which run this start continues, or begins one, and gives opt its identity. It refuses directories of
-// different runs, and a new global directory beside others with epochs, unless the user has said what is meant. bad is
-// why this rank cannot look. Collective: it succeeds or fails on all ranks alike.
+// identify finds the run that this start continues, or begins one, and gives opt its identity. It refuses directories
+// of different runs, and a new global directory beside others with epochs, unless the user has decided. bad is the
+// error of this rank's look. Collective: it succeeds or fails on all ranks alike.
 func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *storage.Options, bad error) error {
 	opt.StartOver = c.opt.Fresh
 	mine, err := storage.FindOwners(ctx, *opt)
@@ -45,13 +45,13 @@ func (c *Checkpointer) identify(ctx context.Context, all connect.Ranks, opt *sto
 }
 
 // dropFirstStart drops Fresh and Epoch once the job has taken a checkpoint of its own, as the supervisor of its starts
-// knows: both are for the first start, and a later one must not lose what that has computed. It returns the setting.
+// knows: both are for the first start, and a later one must not lose its work. It returns the setting.
 func (o *Options) dropFirstStart() (dropped string) {
 	if !o.Fresh && o.Epoch == 0 || o.Supervisor == "" {
 		return ""
 	}
 	v, err := job.ParseSupervisor(o.Supervisor)
-	if err != nil || !v.Continues { // the reporter says what is wrong with it
+	if err != nil || !v.Continues { // the reporter logs its error
 		return ""
 	}
 	dropped = "HOLDFAST_FRESH"
@@ -62,8 +62,8 @@ func (o *Options) dropFirstStart() (dropped string) {
 	return dropped
 }
 
-// refuseRequeued refuses a job that Slurm has put back into the queue and that is to start over, or to go back:
-// nobody knows whether its earlier start did so and computed on. A supervisor knows.
+// refuseRequeued refuses a job that Slurm has put back into the queue and that is to start over, or to go back: without
+// a supervisor it is unknown whether its earlier start did so and computed on.
 func (o *Options) refuseRequeued(decided storage.Owner) error {
 	const why = "Slurm has put this job back into the queue, and the directories hold checkpoints that its earlier " +
 		"start may have taken: unset it to continue from the newest, or submit the job anew; holdfast run --requeue " +
@@ -80,7 +80,7 @@ func (o *Options) refuseRequeued(decided storage.Owner) error {
 	return nil
 }
 
-// decideOnAll is storage.Decide of what all ranks have seen; begin makes a new run, with the time and the random
+// decideOnAll is storage.Decide on the findings of all ranks; begin makes a new run, with the time and the random
 // number of rank 0. Collective.
 func decideOnAll(all connect.Ranks, mine []storage.Owner) (was storage.Owner,
 	begin func(startOver bool) storage.Identity, err error) {
@@ -105,8 +105,8 @@ func decideOnAll(all connect.Ranks, mine []storage.Owner) (was storage.Owner,
 	return was, begin, nil
 }
 
-// refuseNew refuses a new, empty directory of the level global beside others that hold epochs of a run: they would be
-// restored, and nobody has said that they should.
+// refuseNew refuses a new, empty directory of the level global beside others that hold epochs of a run: these would be
+// restored without the user's decision.
 func refuseNew(s *storage.Owner, decided storage.Owner) error {
 	here := ""
 	if decided.Newest > 0 {
@@ -118,7 +118,7 @@ func refuseNew(s *storage.Owner, decided storage.Owner) error {
 		s.Level, s.Dir, storage.RunText(decided.Run), here)
 }
 
-// refuseOthers says which of this rank's directories belongs to another run than the others.
+// refuseOthers names the directories of this rank that belong to another run than the others.
 func (c *Checkpointer) refuseOthers(mine []storage.Owner, decided storage.Owner, run storage.Identity) error {
 	beside := ""
 	for _, s := range mine {
@@ -138,16 +138,16 @@ func (c *Checkpointer) refuseOthers(mine []storage.Owner, decided storage.Owner,
 	return nil
 }
 
-// history is what a job without an epoch for all ranks knows of its past.
+// history has the past of a job without an epoch for all ranks.
 type history struct {
-	Epoch    storage.Epoch `json:",omitempty"` // one that all ranks had committed; 0: none is known
+	Epoch    storage.Epoch `json:",omitempty"` // that all ranks had committed; 0: none is known
 	Level    string        `json:",omitempty"`
 	Nodes    []string      `json:",omitempty"` // not of this run, which have or had shards of the newest epoch
-	NoRecord bool          `json:",omitempty"` // an older build wrote epochs and told nothing
+	NoRecord bool          `json:",omitempty"` // an older build wrote epochs and no record
 	Err      string        `json:",omitempty"`
 }
 
-// agreed says that the job may have had an epoch that all ranks had committed.
+// agreed reports whether the job may have had an epoch that all ranks had committed.
 func (p *history) agreed() bool { return p.Epoch > 0 || p.NoRecord }
 
 // history asks all levels of all ranks. Collective.
@@ -183,7 +183,7 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	return all, outcome.Failed("look for earlier checkpoints of the job", texts, nil)
 }
 
-// ownHistory is what this rank's levels know.
+// ownHistory reads the records of this rank's levels.
 func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 	b, err := c.levels.store.History(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ type LostEpochsError struct {
 	Nodes []string      // that the run was on which committed it, and this one is not on
 }
 
-// Error names the newest epoch that the job committed, and where its shards may be.
+// Error names the newest epoch that the job committed, and the nodes that may have its shards.
 func (e *LostEpochsError) Error() string {
 	s := fmt.Sprintf("restore: the job has committed epoch %d at level %s, but no rank finds a checkpoint at any "+
 		"level: mount or name the directories that had them", e.Epoch, e.Level)
@@ -239,8 +239,7 @@ func MissingNodes(err error) []string {
 	return nil
 }
 
-// without decides what a job does that has no epoch for all ranks: nil says that it
-// starts over. Collective.
+// without decides how a job goes on that has no epoch for all ranks: nil means that it starts over. Collective.
 func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flags vote.Flags) error {
 	p, err := c.history(ctx)
 	if err != nil {
@@ -264,20 +263,19 @@ func (c *Checkpointer) without(ctx context.Context, per [][]vote.Candidate, flag
 	return none
 }
 
-// overviews are what rank 0 has found in the directories that all share, on its way down the
-// control tree: what is the same for all, and the part of each rank below. It travels before the
-// agents start, so nothing else is on the way.
+// overviews are the findings of rank 0 in the directories that all share, on their way down the control tree: a part
+// for all, and a part for each rank below. They travel before the agents start, so nothing else is on the way.
 //
-// After 8 bytes of length come whether rank 0 has found something or could not look, bytes that are the same for
-// all, and for each rank below, itself included, its number and bytes.
+// After 8 bytes of length come a byte (rank 0 has findings, or could not look), the bytes for all, and for each rank
+// below, itself included, its number and bytes.
 type overviews struct {
 	found  bool
 	common []byte
 	own    map[int][]byte
 }
 
-// overviewPiece is how much of them is one message. A frame may be longer, so that the other side
-// sees its pulse meanwhile.
+// overviewPiece is the size of a message with a part of them. A frame may be longer, so that the other side sees its
+// pulse meanwhile.
 const overviewPiece = 8 << 20
 
 // encode writes them for some ranks.
@@ -294,7 +292,7 @@ func (o *overviews) encode(ranks []int) []byte {
 	return w.B
 }
 
-// decodeOverviews reads what encode has written, without its length. It keeps b.
+// decodeOverviews reads the bytes of encode, without its length. It keeps b.
 func decodeOverviews(b []byte) (*overviews, error) {
 	r := codec.Reader{B: b}
 	o := &overviews{found: r.Bool(), own: map[int][]byte{}}
@@ -349,9 +347,9 @@ func receiveOverviews(ctx context.Context, plane connect.Plane, t *connect.Topol
 	}
 }
 
-// openByOverview opens the store at rank 0 first, which sends the others what it has found. A rank
-// that fails tells those below that nothing is found: they open nothing, and learn in the vote that
-// follows who has failed. Collective; the error is this rank's own.
+// openByOverview opens the store at rank 0 first, which sends its findings to the others. A rank that fails reports to
+// those below that there are none: they open nothing, and the following vote names the failed rank. Collective; the
+// error is this rank's own.
 func (c *Checkpointer) openByOverview(ctx context.Context, opt storage.Options) (err error) {
 	o := &overviews{own: map[int][]byte{}}
 	if opt.Rank == 0 {

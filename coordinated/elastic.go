@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// CountError says why an epoch cannot be restored by another number of ranks than it was written by.
+// CountError names the state that keeps an epoch from being restored by another number of ranks than wrote it.
 type CountError struct {
 	Epoch      storage.Epoch
 	Have, Want int      // ranks: of the epoch, and of this job
@@ -43,13 +43,13 @@ func (c *Checkpointer) language() language {
 	return inGo
 }
 
-// elastic says how a program declares that it is elastic.
+// elastic returns the way in which a program declares that it is elastic.
 func (l language) elastic() string {
 	return [...]string{"hf_elastic, elastic=True in Python, Options.Elastic in Go", "Options.Elastic",
 		"hf_elastic, in Python Session(elastic=True)"}[l]
 }
 
-// protect says what protects data for any number of ranks.
+// protect names the calls that protect data for any number of ranks.
 func (l language) protect() string {
 	return [...]string{"a call for a global array, a list, a set of items or a replicated value",
 		"ProtectGlobal, ProtectList or ProtectReplicated",
@@ -96,8 +96,8 @@ func are(names []string) string {
 	return strings.Join(list, ", ") + " are"
 }
 
-// resizable says why an epoch of another number of ranks cannot be restored by this one. Every rank looks at all
-// entries, and into its share of the shards that stand in the way, to name what does.
+// resizable returns an error if an epoch of another number of ranks cannot be restored by this one. Every rank looks at
+// all entries, and into its share of the shards that are in the way, to name the obstacles.
 func (c *Checkpointer) resizable(ctx context.Context, src *shards, size int) error {
 	infos, err := src.Entries(ctx)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *shards) Own() *storage.Shard { return s.own }
 // Size is the number of ranks of the epoch.
 func (s *shards) Size() int { return s.size }
 
-// Entries says what the shards of all ranks have.
+// Entries returns the manifest's entries of all ranks.
 func (s *shards) Entries(ctx context.Context) (infos []storage.ShardInfo, err error) {
 	if s.infos == nil {
 		s.infos, err = s.c.levels.store.Entries(ctx, s.epoch)
@@ -164,7 +164,7 @@ func (s *shards) With(ctx context.Context, rank int, read func(sh *storage.Shard
 	return read(sh)
 }
 
-// perRank names what a shard has that is protected per rank.
+// perRank names the per-rank state in a shard.
 func (s *shards) perRank(ctx context.Context, rank int) (names []string, err error) {
 	err = s.With(ctx, rank, func(sh *storage.Shard) (err error) {
 		names, err = s.c.state.SavedPerRank(ctx, sh)
@@ -180,9 +180,9 @@ func (s *shards) close() {
 	}
 }
 
-// compareDeclared makes sure, before anything is restored, that what the ranks declare of arrays fits together: what
-// every checkpoint would fail with ends the program now, on all ranks alike. Rank 0 compares; the others hear the
-// outcome. A program in another process declares its arrays at each checkpoint anew, so only that checks them.
+// compareDeclared checks, before anything is restored, that the ranks' declarations of arrays fit together: an error
+// that every checkpoint would have ends the program now, on all ranks alike. Rank 0 compares; the others get the
+// outcome. A program in another process declares its arrays again at each checkpoint, which checks them.
 func (c *Checkpointer) compareDeclared() error {
 	data := arrays.Nothing()
 	if c.main.foreign == nil {
@@ -195,7 +195,7 @@ func (c *Checkpointer) compareDeclared() error {
 	return errors.Join(verdict, err)
 }
 
-// meetDeclared compares what the ranks declare at a stage of Restore, and returns what is wrong with it.
+// meetDeclared compares the ranks' declarations at a stage of Restore, and returns their error.
 func (c *Checkpointer) meetDeclared(e cut.Epoch, stage string, data []byte) (verdict, err error) {
 	c.main.Meeting.Store(true)
 	defer c.main.Meeting.Store(false)
@@ -207,12 +207,12 @@ func (c *Checkpointer) meetDeclared(e cut.Epoch, stage string, data []byte) (ver
 	return arrays.Verdict(blobs), nil
 }
 
-// stageDivided is the stage of a cut in which ranks say how arrays are divided that change.
+// stageDivided is the stage of a cut in which ranks report the division of arrays that change.
 const stageDivided = "divided"
 
-// divided asks the program how arrays that change are divided now, and compares it with the other ranks'. Where
-// nothing changes it returns at once, and costs nothing. A rank that has failed before does not wait for the others,
-// but lets them go.
+// divided asks the program how arrays that change are divided now, and compares it with the other ranks'. Without such
+// arrays it returns at once, and costs nothing. A rank that has failed before does not wait for the others, but
+// releases them.
 func (c *Checkpointer) divided(ctx context.Context, es *EpochStats, failed error) error {
 	if !c.state.Changes() {
 		return failed
@@ -233,9 +233,8 @@ func (c *Checkpointer) divided(ctx context.Context, es *EpochStats, failed error
 	return c.state.Place(c.state.JudgeDivided(blobs), c.topo.Rank)
 }
 
-// planned has the program say what it wants of the arrays of an epoch that change, and makes sure that all ranks
-// together want each element once: what fell into a hole would be lost. Not ready: another rank has failed, which the
-// vote will say.
+// planned asks the program for its share of the arrays of an epoch that change, and checks that all ranks together want
+// each element once: elements in a hole would be lost. Not ready: another rank has failed, as the vote will show.
 func (c *Checkpointer) planned(ctx context.Context, src *shards, a *arrays.Attempt, e storage.Epoch,
 	failed error) (ready bool, err error) {
 	if !c.state.Changes() {

@@ -41,8 +41,8 @@ var (
 	ErrOff = errors.New("the program runs without checkpoints, and nothing will stop it")
 )
 
-// errNoState is why a checkpoint fails that comes to a rank in Close whose Restore
-// has failed, or was never called: what is protected is undefined there.
+// errNoState is the error of a checkpoint that reaches a rank in Close whose Restore has failed, or was never called:
+// its protected state is undefined.
 var errNoState = errors.New("nothing has been restored, so there is no state to capture")
 
 // ProtectError says what is wrong with one Protect call.
@@ -89,7 +89,7 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("restore %q: the checkpoint has %s, the program %s", e.Name, e.Saved, e.Now)
 }
 
-// RestoreError says why no epoch was restored although there are some for all ranks.
+// RestoreError has the reasons for which no epoch was restored although there are some for all ranks.
 type RestoreError struct {
 	// Mismatch: the checkpoints are intact, but the program protects different
 	// state.
@@ -151,7 +151,7 @@ func (e *RestoreError) Error() string {
 // Unwrap returns the cause.
 func (e *RestoreError) Unwrap() error { return e.Err }
 
-// NoCommonEpochError says that checkpoints exist, but none that every rank can
+// NoCommonEpochError reports that checkpoints exist, but no epoch that every rank can
 // read. Starting over would abandon them, so the job does that only with
 // Options.Fresh.
 type NoCommonEpochError struct {
@@ -284,7 +284,7 @@ type TimeoutError struct {
 // Culprit is a rank that was not parked when an epoch was given up.
 type Culprit struct {
 	Rank  int
-	State string // where it was: the call, communicator, peers, tag, how long, file and line
+	State string // call, communicator, peers, tag, time in it, file and line
 }
 
 // Error names the ranks that reached no Point, and what each does.

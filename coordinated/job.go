@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// newAgent makes what speaks for this rank, and asks for checkpoints that are due.
+// newAgent makes the agent, and the triggers for checkpoints that are due.
 func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 	o, timed := &c.opt, c.opt.timing()
 	asks := trigger.Options{Checkpoint: o.CheckpointSignals, Stop: o.StopSignals, Clock: c.topo.Rank == 0,
@@ -37,8 +37,8 @@ func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 	if c.main.foreign != nil {
 		asks.Foreign = c.main.foreign.Signals()
 		if !c.main.counted {
-			// Ranks whose messages nobody knows are always stopped at one Point: one that stopped
-			// sooner might keep another from its Point.
+			// Ranks with uncounted messages are always stopped at one Point: one that stopped sooner might keep another
+			// from its Point.
 			opt.HintSpan = math.MaxUint64
 		}
 	}
@@ -46,7 +46,7 @@ func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 	return agent.New(c.life.ctx, opt)
 }
 
-// arm lets Points pass no longer, or again.
+// arm stops Points, or lets them pass again.
 func (c *Checkpointer) arm(armed bool) {
 	if armed {
 		c.main.pointFlags.Or(pointArmed)
@@ -64,7 +64,7 @@ func (c *Checkpointer) agreed(e cut.Epoch, how agent.Agreement) {
 	c.stats.agreed(storage.Epoch(e), how)
 }
 
-// gaveUp says who did not come to a Point.
+// gaveUp logs the ranks that did not reach a Point.
 func (c *Checkpointer) gaveUp(e cut.Epoch, late []agent.Late) {
 	err := &TimeoutError{Epoch: storage.Epoch(e)}
 	for _, x := range late {
@@ -87,7 +87,7 @@ func (c *Checkpointer) terminated() {
 	c.outside.reporter.Terminated()
 }
 
-// slurmJob is the job whose deadline is to be looked up, "" for none.
+// slurmJob is the job whose deadline is to be looked up; may be empty.
 func (o *Options) slurmJob() string {
 	if !o.askSlurm || o.DeadlineLead == 0 || !o.Deadline.IsZero() {
 		return ""
@@ -128,14 +128,14 @@ func (c *Checkpointer) deadline(end time.Time) {
 	_ = c.agent.Final(context.Background(), at) // closed: nothing follows
 }
 
-// lost is a loss as the program hears of it.
+// lost converts a loss into the program's error.
 func (c *Checkpointer) lost(l agent.Loss) *LostError {
 	return &LostError{Rank: l.Rank, Node: c.topo.Nodes[l.Rank], Noticed: l.Noticed, Observed: l.Observed,
 		InRestore: c.inRestore(), none: !c.hasCommitted()}
 }
 
-// hasCommitted says whether a restart may have an epoch to continue from: this start has restored or committed one, or
-// goes on where another daemon has died.
+// hasCommitted reports whether a restart may have an epoch to continue from: this start has restored or committed one,
+// or goes on after another daemon has died.
 func (c *Checkpointer) hasCommitted() bool {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()
@@ -170,14 +170,14 @@ func (c *Checkpointer) leave(l agent.Loss) {
 	}()
 }
 
-// The time that a job which is ended because it is stuck has for its last words: ranks
-// in Close or Restore return the error to the program, which may say more.
+// The time that a stuck job has between its error and its end: ranks in Close or Restore return the error to the
+// program, which may print more.
 const (
 	closersTime = 10 * time.Second
 	othersTime  = 2 * time.Second
 )
 
-// endStuck lets a main thread that is in the library have the error first.
+// endStuck first returns the error to a main thread that is in the library.
 func (c *Checkpointer) endStuck(err *LostError) {
 	wait := othersTime
 	if c.main.Closed.Load() || c.main.Meeting.Load() || c.main.Calling.Load() != nil {
@@ -187,8 +187,8 @@ func (c *Checkpointer) endStuck(err *LostError) {
 	time.Sleep(min(wait, c.opt.WaitTimeout))
 }
 
-// requeueStopped puts the Slurm job back into the queue after a final checkpoint,
-// where that was asked for and nobody else does. Runs when all ranks have called Close.
+// requeueStopped puts the Slurm job back into the queue after a final checkpoint, if requested and if no supervisor
+// does. Runs when all ranks have called Close.
 func (c *Checkpointer) requeueStopped() {
 	if c.opt.Requeue && c.opt.Supervisor == "" && c.opt.slurm.ID != "" && c.topo.Rank == 0 &&
 		c.stats.endedByStop() {
@@ -196,7 +196,7 @@ func (c *Checkpointer) requeueStopped() {
 	}
 }
 
-// reportTo lets the supervisor hear of the run, and ask for checkpoints.
+// reportTo starts the reports to the supervisor, which may ask for checkpoints.
 func (c *Checkpointer) reportTo(ctx context.Context) {
 	c.outside.reporter = outside.StartReporter(ctx, outside.ReporterOptions{Supervisor: c.opt.Supervisor,
 		First: &job.Report{Job: c.opt.Job, Step: c.opt.slurm.Step, Nodes: c.topo.Nodes, Taken: c.opt.whenTaken()},
@@ -207,7 +207,7 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		}})
 }
 
-// reportFailed tells the supervisor why Open failed.
+// reportFailed reports the error of Open to the supervisor.
 func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	if c.outside.reporter == nil && c.topo.Rank == 0 {
 		nodes := c.topo.AtFault(why)
@@ -219,7 +219,7 @@ func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	}
 }
 
-// serve lets clients ask how the job is, and for checkpoints.
+// serve answers clients that ask for the state of the job, or for checkpoints.
 func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 	c.outside.clients, err = outside.Serve(c.life.ctx, outside.ServerOptions{Plane: p, Dir: c.opt.contactDir(),
 		Job: c.opt.Job, Node: c.topo.Node(), Key: key, Listen: c.opt.Interface == "",
@@ -254,7 +254,7 @@ func (c *Checkpointer) RequestStop(ctx context.Context) error {
 	return c.agent.Request(ctx, trigger.Wish{Stop: true, By: "the program"})
 }
 
-// mayAsk says why no checkpoint can be asked for.
+// mayAsk returns the reason for which no checkpoint can be requested.
 func (c *Checkpointer) mayAsk() error {
 	switch {
 	case c.main.Closed.Load():

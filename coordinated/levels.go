@@ -24,9 +24,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// redundant is what Options.Redundancy asks for.
+// redundant is the redundancy that Options.Redundancy asks for.
 type redundant struct {
-	level        string // "" = none
+	level        string // empty = none
 	copies       int
 	data, parity int
 }
@@ -114,9 +114,8 @@ func (o *Options) contactDir() string {
 	return o.Local
 }
 
-// openStore opens the levels, at rank 0 first, which tells the others what lies in the
-// directories that all share. Redundancy travels over the control plane's authenticated
-// streams. Collective: it succeeds or fails on all ranks alike.
+// openStore opens the levels, at rank 0 first, which sends the others its findings in shared directories. Redundancy
+// travels over the control plane's authenticated streams. Collective: it succeeds or fails on all ranks alike.
 func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key control.Key) error {
 	levels, err := c.opt.levelConfigs() // nil with an error
 	placed := placeLevels(levels, c.topo.Nodes, c.files)
@@ -131,7 +130,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	}
 	left := c.previousMemory()
 	if left != nil {
-		c.state.Reserve(capture.LeastChunk) // the restore needs it for what is small, and ought not to wait for it
+		c.state.Reserve(capture.LeastChunk) // the restore needs it for small values, and should not wait for it
 	}
 	opt := storage.Options{Job: c.opt.Job, Rank: c.topo.Rank, Size: c.topo.Size(),
 		Node:  c.topo.Nodes[c.topo.Rank],
@@ -156,13 +155,13 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 // runName is a name for this run that does not give the key away.
 func runName(key control.Key) string { return digest("", key) }
 
-// digest tells uses of the key apart, and does not give it away.
+// digest makes a text of the key for one use; it does not reveal the key.
 func digest(use string, key control.Key) string {
 	sum := sha256.Sum256(append([]byte(use), key[:]...))
 	return hex.EncodeToString(sum[:8])
 }
 
-// streams lets the stores of the ranks reach each other.
+// streams connects the stores of the ranks.
 type streams struct{ p *control.Plane }
 
 func (s streams) Dial(ctx context.Context, rank int) (net.Conn, error) { return s.p.Dial(ctx, rank) }
@@ -175,7 +174,7 @@ func (s streams) Accept(ctx context.Context) (net.Conn, int, error) {
 	return st.Conn, st.From, nil
 }
 
-// placement is what the ranks' nodes make of the levels that were asked for.
+// placement is the result of placing the levels on the ranks' nodes.
 type placement struct {
 	open []storage.LevelConfig // all whose directories may hold an epoch to restore
 	use  []string              // those that new epochs go to, nearest first
@@ -228,16 +227,15 @@ func copiesInstead(parity storage.LevelConfig, nodes []string) storage.LevelConf
 		Copies: min(parity.Parity, len(connect.Distinct(nodes))-1)}
 }
 
-// misplaced says that the error looks like a mistake in the settings and not like a
-// fault of the file system: there is no such directory, or no right to use it.
+// misplaced reports whether the error looks like a mistake in the settings and not like a fault of the file system: the
+// directory does not exist, or may not be used.
 func misplaced(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// useLevels agrees on the levels that checkpoints go to: those that every rank can
-// write to. The others are read at a restart as far as they can be. had says that
-// the job has been here before: only then may a directory be missing, or not be this
-// user's; on a first start that is a mistake, which is refused. Collective.
+// useLevels agrees on the levels for checkpoints: those that every rank can write to. The others are read at a restart
+// as far as possible. had reports that the job has been here before: only then may a directory be missing, or not be
+// this user's; on a first start that is a mistake, which is refused. Collective.
 func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 	out := c.levels.store.Unwritable()
 	var use []string
@@ -263,7 +261,7 @@ func (c *Checkpointer) useLevels(priv connect.Ranks, had bool) error {
 		return nil
 	}
 	data := func(l string) bool { return storage.TraitsOf(l).Data }
-	if !slices.ContainsFunc(use, data) { // what partners and parity are made from
+	if !slices.ContainsFunc(use, data) { // the level that partners and parity are made from
 		use = slices.DeleteFunc(use, func(l string) bool {
 			t := storage.TraitsOf(l)
 			return t.Copies || t.Rows
@@ -298,8 +296,8 @@ func (c *Checkpointer) checkShared(ctx context.Context, dirs *connect.Directorie
 		c.opt.Global, names(blind), c.topo.Nodes[0])
 }
 
-// inUse is the level that stands for one that was asked for: itself, or the next one
-// further out that is in use; "" when there is none.
+// inUse returns the level that stands for a requested one: itself, or the next one further out that is in use; empty
+// without one.
 func (c *Checkpointer) inUse(level string) string {
 	i := slices.Index(c.levels.asked, level)
 	if slices.Contains(c.levels.use, level) || i < 0 {

@@ -126,7 +126,7 @@ type Options struct {
 	// Only one of the two may be set.
 	KeepInterval time.Duration
 
-	// Sharing says who besides this user may read the checkpoints: "private" (nobody;
+	// Sharing is the set of other users that may read the checkpoints: "private" (none;
 	// empty is the same), "group" or "world". Only this user can write them.
 	Sharing string
 	// AllowForeign accepts directories and files that other users own or may write to,
@@ -188,10 +188,10 @@ type Options struct {
 
 	run      storage.Identity // of the job's own checkpoints, for those with names; zero: to be found
 	offs     []string         // the levels that are off, as they were switched off
-	bad      error            // what FromEnv could not read
+	bad      error            // error of FromEnv
 	fromEnv  bool             // FromEnv made them
 	stray    []string         // variables that were meant for Holdfast and are not known
-	timed    timingSources    // what says when checkpoints are taken by the clock
+	timed    timingSources    // sources of the times for checkpoints
 	askSlurm bool             // for the deadline, if it is not known
 	slurm    slurm.Job        // ID is "" outside a job
 
@@ -199,9 +199,8 @@ type Options struct {
 	makeDirs bool   // those of the levels, below others that are there
 }
 
-// fullEvery bounds how long an epoch depends on what earlier ones hold, for a few percent of what would be written
-// anyway: each epoch whose number it divides is written whole at every level. The others refer to earlier ones for
-// the chunks that have not changed.
+// fullEvery bounds how long an epoch depends on earlier ones, for a few percent of additional bytes: each epoch whose
+// number it divides is written whole at every level. The others refer to earlier ones for unchanged chunks.
 const fullEvery = 32
 
 // waitTimeout is WaitTimeout, or its default where that is not valid.
@@ -212,7 +211,7 @@ func (o *Options) waitTimeout() time.Duration {
 	return o.WaitTimeout
 }
 
-// validate fills in defaults and says what is wrong, with the variables that were probably meant.
+// validate fills in defaults and returns errors, with the variables that were probably meant.
 func (o *Options) validate() error {
 	err := o.check()
 	if option, ok := errors.AsType[*OptionError](err); ok {

@@ -15,9 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// newPersister makes what takes the epochs of this run to their levels. If notes is set, this
-// rank writes the note of a final epoch that is still on its way to global. writers is by level and rank who writes the
-// manifests.
+// newPersister makes the persister of this run. If notes is set, this rank writes the note of a final epoch that is
+// still on its way to global. writers names, by level and rank, the writers of manifests.
 func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persist.Persister {
 	var note *persist.Note
 	if notes && c.opt.Global != "" {
@@ -35,8 +34,8 @@ func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persi
 		Failed: c.failed, Phase: c.phase})
 }
 
-// Every says how often an epoch comes to a level: every so many epochs, or when so much
-// time has passed from the cut of the last one there. Zero is every epoch; only one of
+// Every is how often an epoch goes to a level: every Epochs epochs, or when Time has
+// passed since the cut of the last one there. Zero is every epoch; only one of
 // the two may be set.
 //
 //	Epochs int
@@ -94,7 +93,7 @@ func (o *Options) every() map[string]Every {
 	return out
 }
 
-// copyTime is how long copying an epoch from a level to the next will take; 0 if nobody knows.
+// copyTime returns the time that copying an epoch from a level to the next will take; 0 if unknown.
 func (c *Checkpointer) copyTime(e storage.Epoch, from, to string) time.Duration {
 	if c.seam.CopyTime != nil {
 		left, _ := c.life.end.Left()
@@ -103,8 +102,8 @@ func (c *Checkpointer) copyTime(e storage.Epoch, from, to string) time.Duration 
 	return c.stats.copyTime(e, from, to)
 }
 
-// freed lets rank 0 start the next epoch: no rank holds captured bytes any
-// more that it would not give back. err is why the epoch came to no level.
+// freed lets rank 0 start the next epoch: all ranks can release the captured bytes. err is set if the epoch reached no
+// level.
 func (c *Checkpointer) freed(e storage.Epoch, err error) {
 	if c.topo.Rank != 0 {
 		return
@@ -120,8 +119,8 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 	_ = c.agent.Freed(c.life.ctx, cut.Epoch(e), es.Blocked, err) // closed: nothing follows
 }
 
-// skipped counts and logs that an epoch does not go to a level, because newer goes in its
-// place or, if that is 0, because it was not due there.
+// skipped counts and logs that an epoch does not go to a level, because newer goes in its place or, if that is 0,
+// because it was not due there.
 func (c *Checkpointer) skipped(e storage.Epoch, level string, newer storage.Epoch) {
 	c.stats.skipped(e, level, newer)
 	why := "not due"

@@ -79,7 +79,7 @@ func (c *Checkpointer) point(ctx context.Context) error {
 // leastMailbox is always allowed for messages in flight.
 const leastMailbox = 64 << 20
 
-// limitMailbox bounds what this rank receives for the program at a cut.
+// limitMailbox bounds the messages that this rank receives for the program at a cut.
 func (c *Checkpointer) limitMailbox() {
 	limit := c.opt.MaxMailbox
 	if limit == 0 {
@@ -92,8 +92,8 @@ func (c *Checkpointer) limitMailbox() {
 	c.main.endpoint.LimitMailbox(limit)
 }
 
-// first is the first Point after a restore: a program that did not ask for what it
-// brought works on something undefined, and goes no further.
+// first is the first Point after a restore: a program that did not take over its restored state works on undefined
+// values, and goes no further.
 func (c *Checkpointer) first() error {
 	for _, d := range c.state.Devices() {
 		if err := d.Ordered(); err != nil {
@@ -104,8 +104,7 @@ func (c *Checkpointer) first() error {
 	return nil
 }
 
-// park waits for the agent's verdict and meanwhile receives whatever comes, so
-// that no sender is blocked on this rank.
+// park waits for the agent's verdict and meanwhile receives all messages, so that no sender is blocked on this rank.
 func (c *Checkpointer) park() (agent.Verdict, error) {
 	pause := sleep.Backoff{First: 20 * time.Microsecond, Longest: 500 * time.Microsecond}
 	timer := time.NewTimer(pause.First)
@@ -131,7 +130,7 @@ func (c *Checkpointer) park() (agent.Verdict, error) {
 	}
 }
 
-// phase tells a test where this rank is.
+// phase reports this rank's progress to a test.
 func (c *Checkpointer) phase(name string) {
 	if c.seam.Phase != nil {
 		c.seam.Phase(c.topo.Rank, name)
@@ -262,18 +261,17 @@ func (c *Checkpointer) warnOfEnded(e storage.Epoch, some bool) {
 		"epoch", e)
 }
 
-// stageCaptured is the stage in which ranks say that their memory is captured.
+// stageCaptured is the stage in which ranks report that their memory is captured.
 const stageCaptured = "still"
 
 var errCaptures = errors.New("not all ranks captured their state in time")
 
-// awaitCaptures waits until every rank has captured its memory, where any rank has a
-// one-sided window: a rank that went on sooner could write to the window of one
-// that has not captured it. Where nobody has a window it returns at once, and costs
+// awaitCaptures waits until every rank has captured its memory, if any rank has a one-sided window: a rank that went on
+// sooner could write to the window of one that has not captured it. Without windows it returns at once, and costs
 // nothing.
 //
-// A rank whose drain has failed does not know whether the others wait. It does not
-// wait itself, since the epoch has failed, but lets them go.
+// A rank whose drain has failed does not know whether the others wait. It does not wait itself, since the epoch has
+// failed, but releases them.
 func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
 	switch {
 	case es.drainFailed:
@@ -293,11 +291,10 @@ func (c *Checkpointer) awaitCaptures(es *EpochStats) error {
 	return nil
 }
 
-// closePatience is how long Close waits for the other ranks before it says so.
+// closePatience is the time after which Close logs that it waits for other ranks.
 const closePatience = 30 * time.Second
 
-// finish is the main thread in Close: it counts as parked for good, and still
-// takes part in cuts, until all ranks are here.
+// finish is the main thread in Close: it counts as parked, and still takes part in cuts, until all ranks are here.
 func (c *Checkpointer) finish() error {
 	if err := c.agent.Finish(c.life.ctx); err != nil {
 		return err

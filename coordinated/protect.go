@@ -134,7 +134,7 @@ func (c *Checkpointer) ProtectList(name string, list any) error {
 	return c.ProtectChanging(name, Changing{Now: func() Array { return List(v.Elem().Len()) }}, list)
 }
 
-// divisionOf is what this rank is to have of an array of an epoch.
+// divisionOf is this rank's share of an array of an epoch.
 func (c *Checkpointer) divisionOf(of *Changing, saved *layout.Array, ranks int,
 	mine []layout.Part) (d arrays.Division, err error) {
 	was := SavedArray{Dims: narrow(saved.Dims), Ranks: ranks, Boxes: packed(mine)}
@@ -183,12 +183,12 @@ type ItemKey interface {
 
 // ProtectItems makes this rank's items of a set, such as the patches of an adaptive mesh or the particles of a cell,
 // part of every checkpoint, so that an epoch can be restored by any number of ranks. V is a fixed-size value without
-// pointers, or a slice of such values. Every rank declares the set with the same name and types, also if it has no
+// pointers, or a slice of such values. Every rank declares the set with the same name and types, even without an
 // item. A key that two ranks have fails each checkpoint.
 //
-// At a restart each item goes to the rank that owner says, of so many ranks; HashOwner is a rule that spreads them
+// At a restart each item goes to the rank that owner returns for the number of ranks; HashOwner spreads them
 // evenly. Restore asks the rule for every key on every rank, so its answer must depend on the key and the number of
-// ranks alone: it fails where an answer is no rank, or where answers differ between the ranks.
+// ranks alone: it fails if an answer is no rank, or if answers differ between the ranks.
 // Without a rule the items stay with their rank if the number of ranks is the same; else rank r of p goes to r·q/p
 // of q. Restore replaces the map, and gives each slice memory of its own. An attempt that fails leaves the map alone.
 //
@@ -232,7 +232,7 @@ func HashOwner[K ItemKey](key K, ranks int) int {
 		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, uint64(v.Int())))
 	}
 	x := h.Sum64()
-	x ^= x >> 32 // the low bits of FNV alone do not spread
+	x ^= x >> 32 // the low bits of FNV do not spread
 	return int(x % uint64(ranks))
 }
 
@@ -242,7 +242,7 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 	switch {
 	case c.main.Closed.Load():
 		err = ErrClosed
-	case c.main.Restored.Load() && c.main.foreign == nil: // another process says at each checkpoint what belongs to it
+	case c.main.Restored.Load() && c.main.foreign == nil: // another process declares its state at each checkpoint
 		err = ErrRestored
 	default:
 		err = add()
@@ -253,7 +253,7 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 	}
 	e := &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
 	if c.main.foreign != nil {
-		e.Type = nil // it is nothing that the program has heard of
+		e.Type = nil // the program does not know it
 	}
 	return e
 }

@@ -29,7 +29,7 @@ import (
 type Proxy struct{ *Checkpointer }
 
 // Program is one rank of a program in another process, as the node daemon sees it. The program promises that at a point
-// no message of its own is in flight, and that all its ranks come to their points equally often: so all ranks stop at
+// no message of its own is in flight, and that all its ranks reach equally many points: so all ranks stop at
 // the same one. A program whose messages are counted, by libholdfast-mpi, promises nothing.
 type Program interface {
 	Rank() int
@@ -127,13 +127,13 @@ func (c *Checkpointer) memory() program.Memory {
 	return c.main.foreign
 }
 
-// gather gives every rank's bytes to all, in order of rank, over the control plane. It is collective, in the same
-// order on all ranks. The call is what the program does, should a rank not come: the others are named, and the job ends
-// after ten times Options.WaitTimeout.
+// gather gives every rank's bytes to all, in order of rank, over the control plane. It is collective, in the same order
+// on all ranks. call names the program's call, for the case that a rank does not come: the error names the others, and
+// the job ends after ten times Options.WaitTimeout.
 func (c *Proxy) gather(call string, mine []byte) ([]cut.Blob, error) {
 	n := c.main.Calls.Add(1)
 	c.main.Calling.Store(&call)
-	_ = c.agent.Library(c.life.ctx, time.Now()) // closed: the rest says so
+	_ = c.agent.Library(c.life.ctx, time.Now()) // closed: the rest reports it
 	defer func() {
 		_ = c.agent.Library(c.life.ctx, time.Time{})
 		c.main.Calling.Store(nil)
@@ -260,7 +260,7 @@ func (c *Proxy) CloseAndRetain() (*storage.MemoryShard, error) {
 	return c.Retain(), err
 }
 
-// previousMemory is the epoch that the previous start of a program in another process has left in memory; nil: none.
+// previousMemory returns the epoch that the previous start of a program in another process has left in memory, or nil.
 func (c *Checkpointer) previousMemory() *storage.MemoryShard {
 	if c.main.foreign == nil {
 		return nil

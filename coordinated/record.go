@@ -21,16 +21,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// record is what stays of a run for people.
+// record has the logs and metrics of a run.
 type record struct {
-	events  *events.Log  // nil: none
-	metrics *metrics.Set // nil: none
+	events  *events.Log  // may be nil
+	metrics *metrics.Set // may be nil
 }
 
 // eventsOff is the value of Options.Events that switches the log off.
 const eventsOff = "off"
 
-// eventsDir is where the event logs of all runs lie; "" if there are none.
+// eventsDir is the directory of the event logs of all runs; may be empty.
 func (o *Options) eventsDir() string {
 	if o.Events == eventsOff {
 		return ""
@@ -38,8 +38,8 @@ func (o *Options) eventsDir() string {
 	return filepath.Join(o.contactDir(), events.DirName)
 }
 
-// lastRun is the number of the newest run in the event logs that this rank sees. Where the
-// ranks of a node share a log, the first of them looks.
+// lastRun is the number of the newest run in the event logs that this rank sees. If the ranks of a node share a log,
+// the first of them looks.
 func (c *Checkpointer) lastRun(key control.Key) uint64 {
 	dir := c.opt.eventsDir()
 	if n := c.logNode(key); dir == "" || n != nil && n.First != c.topo.Rank {
@@ -97,9 +97,8 @@ func (c *Checkpointer) openLog(run int, key control.Key) {
 	}
 }
 
-// agreeNumbers finds the highest epoch and run that any rank knows of, so that
-// no number is used twice. Its begin and end on all ranks are what the report
-// compares their clocks by.
+// agreeNumbers finds the highest epoch and run that any rank knows, so that no number is used twice. The report
+// compares the ranks' clocks by its begin and end.
 func (c *Checkpointer) agreeNumbers(priv connect.Ranks, key control.Key, epoch, run uint64) (uint64, uint64, error) {
 	start := time.Now()
 	mine := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, epoch), run)
@@ -142,7 +141,7 @@ func (c *Checkpointer) openMetrics() {
 	c.record.metrics = m
 }
 
-// lookMetrics is what a scrape looks at.
+// lookMetrics returns the values for a scrape.
 func (c *Checkpointer) lookMetrics() metrics.Now {
 	now := metrics.Now{Points: c.main.Points.Load()}
 	last := c.levels.use[len(c.levels.use)-1]

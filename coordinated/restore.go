@@ -24,7 +24,7 @@ import (
 // its restore. If there is no other epoch it retries it, up to six times in all. Options.Epoch
 // restores a skipped epoch nevertheless. A job that ended normally and is started again also
 // continues from its last epoch. Every byte is verified while it is read; a damaged shard makes all
-// ranks fall back to the previous epoch, and the log says why. It also warns of a newer committed
+// ranks fall back to the previous epoch, and the log has the reason. It also warns of a newer committed
 // epoch that some rank cannot read from any level.
 //
 // The device programs of the checkpoint are built while it is read, so a program
@@ -58,7 +58,7 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	}
 	start := time.Now()
 	c.main.Place()
-	_ = c.agent.Library(c.life.ctx, start) // closed: the rest says so
+	_ = c.agent.Library(c.life.ctx, start) // closed: the rest reports it
 	c.main.Now(watch.StateRestoring)
 	defer func() {
 		c.main.Now(watch.StateRunning)
@@ -106,15 +106,15 @@ func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// loaded is what loadNewest has restored; Epoch is 0 if there was nothing to restore.
+// loaded is the result of loadNewest; Epoch is 0 if there was nothing to restore.
 type loaded struct {
 	vote.Candidate
-	level string // where this rank has read it
-	all   string // where all ranks have
+	level string // that this rank has read
+	all   string // those that all ranks have read
 	bytes int64  // of this rank
 }
 
-// loadNewest restores the first of the epochs that loads on all ranks. It returns a *RestoreError if none does.
+// loadNewest restores the first of the epochs that loads on all ranks. It returns a *RestoreError if every one fails.
 func (c *Checkpointer) loadNewest(ctx context.Context, epochs []vote.Candidate, l *stopwatch) (got loaded, err error) {
 	failed := &RestoreError{}
 	restoring := c.state.Restore(capture.Callbacks{Mailbox: c.main.endpoint.StageMailbox, Over: l.until,
@@ -145,7 +145,7 @@ func (c *Checkpointer) loadNewest(ctx context.Context, epochs []vote.Candidate, 
 	return got, nil
 }
 
-// restored logs what was restored, and completes its redundancy in the background.
+// restored logs the restored epoch, and completes its redundancy in the background.
 func (c *Checkpointer) restored(got loaded, start time.Time) {
 	first, e := c.topo.Rank == 0, got.Epoch
 	if first {
@@ -162,8 +162,7 @@ func (c *Checkpointer) restored(got loaded, start time.Time) {
 	}
 }
 
-// ready lets Points pass, and warms the pool behind the program, unless what was restored is to be
-// freed first.
+// ready lets Points pass, and warms the pool in the background, unless the restored memory is to be freed first.
 func (c *Checkpointer) ready() {
 	if c.stats.restoredFrom() != storage.SourceMemory {
 		c.reserve()
@@ -172,20 +171,20 @@ func (c *Checkpointer) ready() {
 	c.main.pointFlags.And(^uint32(pointRestore))
 }
 
-// reserve warms the pool for what is protected now. A capture that comes sooner waits for the rest of it.
+// reserve warms the pool for the state that is protected now. A capture that comes sooner waits for the rest of it.
 func (c *Checkpointer) reserve() {
 	n := c.state.Bytes()
 	c.life.writers.Go(func() { c.state.Reserve(n) })
 }
 
-// inRestore says that the program has no state yet.
+// inRestore reports whether the program has no state yet.
 func (c *Checkpointer) inRestore() bool { return c.main.pointFlags.Load()&pointRestore != 0 }
 
 // survivalTime is how long the program has to run after a restore for a later
 // death to be no fault of the epoch.
 const survivalTime = time.Minute
 
-// surviving clears the epoch of suspicion when the program has run for a while.
+// surviving clears the epoch of suspicion when the program has run long enough.
 func (c *Checkpointer) surviving() {
 	if c.topo.Rank != 0 {
 		return
@@ -209,7 +208,7 @@ func (c *Checkpointer) survived() {
 	}
 }
 
-// choose is common, once: a program in another process may have asked for what is saved before it restores. It comes
+// choose is common, once: a program in another process may have asked for the saved state before it restores. It comes
 // first in Restore, so that ranks that have asked and ranks that have not meet there.
 func (c *Checkpointer) choose(ctx context.Context) ([]vote.Candidate, error) {
 	if c.chosen == nil {
@@ -219,7 +218,7 @@ func (c *Checkpointer) choose(ctx context.Context) ([]vote.Candidate, error) {
 	return c.chosen.epochs, c.chosen.err
 }
 
-// chosen are the epochs that all ranks can read, newest first, or why there are none.
+// chosen has the epochs that all ranks can read, newest first, or the error.
 type chosen struct {
 	epochs []vote.Candidate
 	err    error
@@ -265,8 +264,8 @@ func (c *Checkpointer) common(ctx context.Context) ([]vote.Candidate, error) {
 	return c.leaveOut(both, flags)
 }
 
-// sayPassedOver warns of committed epochs newer than the newest that all ranks
-// can read: what was computed up to them has to be computed again.
+// sayPassedOver warns of committed epochs newer than the newest that all ranks can read: their work has to be computed
+// again.
 func (c *Checkpointer) sayPassedOver(per [][]vote.Candidate, flags vote.Flags, newest storage.Epoch) {
 	for _, e := range slices.Backward(slices.Sorted(maps.Keys(flags))) {
 		if e <= newest {
@@ -293,9 +292,9 @@ func epochsOf(list []vote.Candidate) (out []storage.Epoch) {
 	return out
 }
 
-// leaveOut puts the epochs after whose restoring the program kept dying behind the
-// others. Where there are no others they are tried again: it may have been a person, or
-// the system, who killed it. That ends, too, lest a job is requeued for ever.
+// leaveOut puts the epochs after whose restore the program kept dying behind the others. If there are no others they
+// are tried again: a person, or the system, may have killed it. The number of tries is bounded, lest a job is requeued
+// for ever.
 func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vote.Candidate, error) {
 	var good, bad, dead []vote.Candidate
 	for _, k := range epochs {
@@ -330,9 +329,8 @@ func (c *Checkpointer) leaveOut(epochs []vote.Candidate, flags vote.Flags) ([]vo
 	return good, nil
 }
 
-// learn tells all ranks what the directories of each have, so that shards can be
-// had from another node's disk. Collective; a rank that cannot say has nothing
-// to offer.
+// learn exchanges the holdings of all ranks' directories, so that shards can be read from another node's disk.
+// Collective; a rank that cannot look has nothing to offer.
 func (c *Checkpointer) learn(ctx context.Context) error {
 	mine, err := c.levels.store.Holdings(ctx)
 	if err != nil {
@@ -353,8 +351,7 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 	return err
 }
 
-// unrestorable tells the supervisor why no epoch was restored, if nothing but the checkpoints
-// is to blame.
+// unrestorable reports to the supervisor why no epoch was restored, if only the checkpoints are to blame.
 func (c *Checkpointer) unrestorable(err error) {
 	var gone *LostEpochsError
 	var skipped *SkippedEpochsError

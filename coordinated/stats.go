@@ -43,8 +43,8 @@ type EpochStats struct {
 	putOff      bool // for that reason the cut is not used
 	final       bool
 	allEnded    bool // all ranks stood behind their last Point, and nothing was captured
-	voted       bool // Err is what all ranks know; before, it is why this one failed
-	drainFailed bool // the drain failed here, so nobody knows whether any has
+	voted       bool // all ranks know Err; before, it is this rank's own
+	drainFailed bool // the drain failed here, so it is unknown whether any rank has windows
 
 	cut   time.Time                // when this rank had come to the cut
 	waits map[string]time.Duration // by level: how much of Durable it waited for the level
@@ -60,7 +60,7 @@ type RestoreStats struct {
 	Bytes int64
 	Took  time.Duration // from the call of Restore
 	Fetch time.Duration // of that, until every rank had read its shard
-	Parts []RestorePart // what Took is made of; not to be changed
+	Parts []RestorePart // parts of Took; not to be changed
 
 	// FromSource lists the device programs that Restore found or made and whose binary
 	// form the device did not load; not to be changed.
@@ -80,7 +80,7 @@ type statistics struct {
 
 	behind []*work // under way, oldest first
 
-	changed chan struct{} // closed at the next change; nil while nobody watches
+	changed chan struct{} // closed at the next change; nil without watchers
 }
 
 // watch returns a channel that is closed at the next change.
@@ -135,20 +135,19 @@ func (t *statistics) agreed(e storage.Epoch, a agent.Agreement) {
 	t.req[e] = a
 }
 
-// agreement returns what agreed was told of an epoch.
+// agreement returns the record of agreed about an epoch.
 func (t *statistics) agreement(e storage.Epoch) agent.Agreement {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.req[e]
 }
 
-// find is the place of an epoch, -1 if it has none; t.mu is held.
+// find returns the index of an epoch, or -1; t.mu is held.
 func (t *statistics) find(e storage.Epoch) int {
 	return slices.IndexFunc(t.s.Epochs, func(es EpochStats) bool { return es.Epoch == e })
 }
 
-// at returns the entry of an epoch, made when needed. Writing may finish before
-// the main thread has added what it knows.
+// at returns the entry of an epoch, made when needed. Writing may finish before the main thread has added its part.
 func (t *statistics) at(e storage.Epoch) *EpochStats {
 	if i := t.find(e); i >= 0 {
 		return &t.s.Epochs[i]
@@ -255,8 +254,8 @@ func (t *statistics) restoredFrom() string {
 	return t.s.Restore.Level
 }
 
-// copyTime is how long copying an epoch from one level to the next will take, by
-// the newest earlier one that was; 0 if none was.
+// copyTime is the time that copying an epoch from one level to the next will take, by the newest earlier copy; 0
+// without one.
 func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,8 +21,7 @@ type work struct {
 	copied int64 // bytes that had been copied to the level when it began; -1: it is not copying
 }
 
-// begin notes and logs the beginning of a step in the background, and returns what logs
-// its end.
+// begin notes and logs the beginning of a step in the background, and returns a function that logs its end.
 func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err error)) {
 	ev, last := events.Event{Name: events.Redundancy, Epoch: uint64(s.Epoch), Level: s.Level}, events.Event{}
 	w := &work{Work: job.Work{Epoch: ev.Epoch, Level: s.Level, Total: s.Bytes}, began: time.Now(),
@@ -56,7 +55,7 @@ func (c *Checkpointer) begin(s persist.Step) (end func(bytes, stored int64, err 
 	}
 }
 
-// working lists what is being done in the background.
+// working lists the steps under way in the background.
 func (c *Checkpointer) working() []job.Work {
 	c.stats.mu.Lock()
 	defer c.stats.mu.Unlock()
@@ -72,7 +71,7 @@ func (c *Checkpointer) working() []job.Work {
 	return out
 }
 
-// rankStatus is what status shows of this rank's background work and epochs.
+// rankStatus is the state of this rank's background work and epochs, for status.
 func (c *Checkpointer) rankStatus() job.RankStatus {
 	st := job.RankStatus{Work: c.working()}
 	if c.main.foreign != nil {
@@ -123,7 +122,7 @@ func (c *Checkpointer) request(stop, wait bool) error {
 	}
 }
 
-// status says to clients how the job is.
+// status returns the state of the job, for clients.
 func (c *Checkpointer) status() (*job.Status, error) {
 	st := &job.Status{Job: c.opt.Job, Ranks: c.topo.Size(), Nodes: c.topo.Nodes, Points: c.main.Points.Load(),
 		Network: c.topo.Network}
@@ -151,7 +150,7 @@ func (c *Checkpointer) status() (*job.Status, error) {
 	return st, nil
 }
 
-// report says to the supervisor what has become of the run.
+// report enters the state of the run in a report to the supervisor.
 func (c *Checkpointer) report(rep *job.Report) {
 	rep.Points, rep.Failing = c.main.Points.Load(), c.failingText()
 	rep.Daemon = c.main.foreign != nil
@@ -176,8 +175,7 @@ func (c *Checkpointer) report(rep *job.Report) {
 	}
 }
 
-// nodeLoss says what the loss of a node would cost now: what was computed since the newest
-// epoch that is not on one node alone.
+// nodeLoss returns the cost of losing a node now: the computing since the newest epoch that is on more than one node.
 func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
 	loss := &job.LossStatus{Seconds: now.Sub(c.opened).Seconds()}
 	if r := all.Restore; r.Epoch != 0 {
@@ -217,7 +215,8 @@ type failures struct {
 	row int
 }
 
-// sayFailing is the length of a row at which the log says so in one line; then at twice that, and so on.
+// sayFailing is the number of failures in a row at which the log has one line; the next one is at twice that, and so
+// on.
 const sayFailing = 3
 
 // fails counts a checkpoint that failed, or was given up.
@@ -246,7 +245,7 @@ func (c *Checkpointer) succeeds() {
 	}
 }
 
-// failingText says how many have failed in a row and what a death would cost now; empty below sayFailing.
+// failingText has the number of failures in a row and the cost of a death now; empty below sayFailing.
 func (c *Checkpointer) failingText() string {
 	c.failures.mu.Lock()
 	row := c.failures.row

@@ -16,17 +16,17 @@ import (
 )
 
 // defaultMTBF is the mean time between failures that is assumed for jobs whose settings come from the environment and
-// say nothing of when to take checkpoints. A job that loses days of work without a word is the worse mistake. With
-// leastCost Daly's interval is 7 minutes: a failure costs half of that on average, and the checkpoints cost a program
-// 0.24 % of its time. One that takes a minute is taken once an hour, for 1.9 %.
+// do not say when to take checkpoints. A job that silently loses days of work is the worse mistake. With leastCost
+// Daly's interval is 7 minutes: a failure costs half of that on average, and the checkpoints cost a program 0.24 % of
+// its time. A checkpoint that takes a minute is taken once an hour, for 1.9 %.
 const defaultMTBF = 24 * time.Hour
 
-// leastCost is what a checkpoint is taken to cost at least where defaultMTBF counts: the bytes of a cheap one load the
-// file system all the same.
+// leastCost is the least cost of a checkpoint if defaultMTBF counts: the bytes of a cheap one load the file system all
+// the same.
 const leastCost = time.Second
 
-// timingSources is what FromEnv has found of Interval and MTBF: where each is from, empty for nowhere, and whether
-// timed checkpoints are switched off.
+// timingSources names the settings from which FromEnv has Interval and MTBF, empty for none, and reports whether timed
+// checkpoints are switched off.
 type timingSources struct {
 	interval, mtbf string
 	off            bool
@@ -60,12 +60,12 @@ func (o *Options) noteTiming(values []ConfigValue) {
 // timing is when checkpoints are taken by the clock.
 type timing struct {
 	interval, mtbf time.Duration // mtbf wins; 0: none
-	least          time.Duration // what a checkpoint is taken to cost at least
+	least          time.Duration // least cost of a checkpoint
 	byDefault      bool
-	from           string // what says so
+	from           string // the setting
 }
 
-// timing returns what is in force.
+// timing returns the times in force.
 func (o *Options) timing() timing {
 	switch {
 	case o.MTBF > 0:
@@ -94,7 +94,7 @@ func (o *Options) Timing() string {
 	return ""
 }
 
-// whenTaken says when checkpoints are taken.
+// whenTaken describes when checkpoints are taken.
 func (o *Options) whenTaken() string {
 	if when := o.Timing(); when != "" {
 		return "by the clock: " + when
@@ -106,7 +106,7 @@ func (o *Options) whenTaken() string {
 	return when + "; none by the clock: " + o.timing().from
 }
 
-// timeText writes a duration without what is zero: 10m, not 10m0s.
+// timeText writes a duration without zero parts: 10m, not 10m0s.
 func timeText(d time.Duration) string {
 	if d >= time.Minute {
 		d = d.Round(time.Second)
@@ -121,13 +121,12 @@ func timeText(d time.Duration) string {
 	return s
 }
 
-// The ranks learn at the end of the drain, which all of them end alike, whether something is in flight to any of them
-// and whether rank 0 would rather have another cut. Then none captures anything, the program continues with its
-// messages in the mailboxes, and the ranks vote on the epoch as on one that has failed: a rank whose drain ended
-// otherwise, since it ran out of time in the last exchange, is in that vote as well. Rank 0 then asks for the next
-// epoch.
+// At the end of the drain, which all ranks end alike, the ranks learn whether messages are in flight to any of them and
+// whether rank 0 would rather have another cut. Then no rank captures, the program continues with its messages in the
+// mailboxes, and the ranks vote on the epoch as on one that has failed: a rank whose drain ran out of time in the last
+// exchange is in that vote as well. Rank 0 then asks for the next epoch.
 
-// quiet is what rank 0 knows of a checkpoint that is put off. It belongs to the main thread, and from a cut that is put
+// quiet is rank 0's state of a checkpoint that is put off. It belongs to the main thread, and from a cut that is put
 // off to the request for the next one to the goroutine that votes.
 type quiet struct {
 	next   storage.Epoch // that the next try will have; 0: nothing is put off
@@ -151,7 +150,7 @@ func (c *Checkpointer) prefersQuiet(es *EpochStats) bool {
 		}
 		return false
 	}
-	if c.quiet.next != es.Epoch { // the one that was put off was given up since, or there was none
+	if c.quiet.next != es.Epoch { // the checkpoint that was put off was given up since, or there was none
 		c.quiet.since, c.quiet.tries = es.cut, 0
 	}
 	p := trigger.Patience{Quiet: c.opt.Quiet, Waited: es.cut.Sub(c.quiet.since), Final: es.final,
@@ -190,7 +189,7 @@ func (c *Checkpointer) retryPutOff(e storage.Epoch) {
 	_ = c.agent.PutOff(c.life.ctx, cut.Epoch(e), c.quiet.stop, pause) // closed: nothing follows
 }
 
-// used notes that a cut is used, and says it at rank 0 if it had to be although messages were in flight.
+// used notes that a cut is used, and logs at rank 0 if messages were in flight nevertheless.
 func (c *Checkpointer) used(es *EpochStats) {
 	es.PutOff = c.stats.putOffs()
 	if c.topo.Rank != 0 || es.PutOff == 0 {

@@ -19,11 +19,11 @@ import (
 // the base of a shard is therefore the newest epoch that parity has, not the newest of its
 // own level.
 
-// mostBases is how many indices of the newest shards are kept until parity takes one of
-// them. Only the newest ones are sent there.
+// mostBases is the number of indices of the newest shards that are kept until parity takes one. Only the newest ones
+// are sent there.
 const mostBases = 4
 
-// bases has what shards of this rank at the level with the data may refer to.
+// bases has the shards that later shards of this rank may refer to, at the level with the data.
 type bases struct {
 	indices map[Epoch]*format.Index // committed there, of the newest epochs and those sent
 	sent    map[Epoch]bool          // to the level with the rows; not older than the newest there
@@ -45,8 +45,7 @@ func (b *bases) keep(idx *format.Index, rows Epoch) {
 	}
 }
 
-// rowsOf is the level whose rows are computed from the shards at l, if epochs go there;
-// nil: there is none.
+// rowsOf is the level whose rows are computed from the shards at l, if epochs go there, or nil.
 func (s *Store) rowsOf(l *levelState) *levelState {
 	if !l.Traits().Data {
 		return nil
@@ -58,7 +57,7 @@ func (s *Store) rowsOf(l *levelState) *levelState {
 	return r
 }
 
-// baseAt is the shard that a new one of this rank may refer to; nil: there is none.
+// baseAt is the shard that a new one of this rank may refer to, or nil.
 func (s *Store) baseAt(l *levelState, rank int, e Epoch) *format.Index {
 	r := s.rowsOf(l)
 	if r == nil {
@@ -94,7 +93,7 @@ func (s *Store) keepBase(l *levelState, e Epoch) {
 	}
 }
 
-// writesAll says that the shards of an epoch refer to no other.
+// writesAll reports that the shards of an epoch refer to no other.
 func (l *levelState) writesAll(e Epoch) bool {
 	return l.cfg.Full || l.cfg.FullEvery > 0 && e%Epoch(l.cfg.FullEvery) == 0
 }
@@ -113,8 +112,7 @@ func (s *Store) present(l *levelState, base *format.Index) *format.Index {
 	return base
 }
 
-// lastCommitted returns the index of rank's newest committed shard before e, or
-// nil when there is none to refer to.
+// lastCommitted returns the index of rank's newest committed shard before e, or nil.
 func (l *levelState) lastCommitted(rank int, e Epoch) *format.Index {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,10 +147,10 @@ func (s *Store) lastShard(ctx context.Context, l *levelState, rank int, e Epoch)
 	return s.present(l, c.Index)
 }
 
-// adopted is the shard that a run has restored, as what its first shards at a level refer to.
+// adopted is a restored shard that the run's first shards at a level may refer to.
 type adopted struct {
 	idx     *format.Index
-	release func()      // lets Prune remove it and what it refers to
+	release func()      // lets Prune remove it and those that it refers to
 	durable atomic.Bool // its names were synced: the run that committed it may have died before that
 	later   Epoch       // guarded by the level's mu: committed since, so that this is no base any more; 0: none
 }
@@ -163,7 +161,7 @@ type adopted struct {
 //
 // It is adopted at the level that it was read from, if it lies in this rank's own directory there, and each
 // of its chunks was read from there and found right. So an epoch that came from another node, another level
-// or memory is not adopted, nor one with a damaged chunk, even where another place made that good; nor one
+// or memory is not adopted, nor one with a damaged chunk, even if another place made that good; nor one
 // of another number of ranks. Nothing is adopted at a level that ranks share, nor where other ranks keep
 // copies of shards, nor where parity is computed from them, since it is not known then that the epoch has
 // its rows.
@@ -197,8 +195,8 @@ func (s *Store) Adopt(sh *Shard) bool {
 	return true
 }
 
-// adoptedBefore is the adopted shard of a rank, if nothing was committed at the level since; nil: there is none. Its
-// epoch is made durable, which the run that wrote it may not have come to: what refers to it must not outlive it.
+// adoptedBefore is the adopted shard of a rank, if nothing was committed at the level since, or nil. It makes the epoch
+// durable, which the run that wrote it may not have done: shards that refer to it must not outlive it.
 func (s *Store) adoptedBefore(l *levelState, rank int, e Epoch) *format.Index {
 	l.mu.Lock()
 	a := l.adopted
@@ -225,9 +223,9 @@ func (s *Store) adoptedBefore(l *levelState, rank int, e Epoch) *format.Index {
 	return a.idx
 }
 
-// disown notes that e was committed at the level: its shards are what later ones refer to. l.mu is held. The result is
-// called without it. It lets the adopted epoch go after another commit: a Prune that looked around before the first one
-// does not know that e refers to it.
+// disown notes that e was committed at the level: later shards refer to its shards. l.mu is held. The result is called
+// without it. It releases the adopted epoch after another commit: a Prune that looked before the first one does not
+// know that e refers to it.
 func (l *levelState) disown(e Epoch) (release func()) {
 	a := l.adopted
 	switch {

@@ -127,13 +127,13 @@ func (s *Store) Overview(ctx context.Context) (common []byte, own func(rank int)
 }
 
 // Committed records that all ranks have committed an epoch at a level. Later shards
-// of this rank then refer to its chunks, also where the ranks share the directory
+// of this rank then refer to its chunks, even if the ranks share the directory
 // and another rank wrote the manifest.
 func (s *Store) Committed(e Epoch, level string) error {
 	return s.vote(level, func(l *levelState) { s.committed(l, e, true) })
 }
 
-// vote notes the outcome of a vote on what is at a level.
+// vote notes the outcome of a vote on the epochs at a level.
 func (s *Store) vote(level string, note func(l *levelState)) error {
 	l, err := s.at(level)
 	if err == nil {

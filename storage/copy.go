@@ -16,7 +16,7 @@ import (
 // theirs themselves.
 type copying struct {
 	to     *levelState
-	dir    level.Epochs // where the files go: that of to, or of the same level at another rank
+	dir    level.Epochs // of the files: at to, or at the same level of another rank
 	shards []*Shard     // of one epoch
 	packed bool         // into few large files; else each into its own
 	secs   []Section    // of the only shard, in memory; nil: it is read
@@ -29,8 +29,8 @@ type copyFile struct {
 	shards []*Shard
 }
 
-// copyShards brings the shards to where they are durable and not yet committed. What an earlier attempt completed is
-// not written again; what is committed is left alone, and its indices are not remembered.
+// copyShards makes the shards durable and not yet committed. It does not write again the files that an earlier attempt
+// completed; it leaves committed files alone, and does not remember their indices.
 func (s *Store) copyShards(ctx context.Context, c *copying) (infos []ShardInfo, err error) {
 	if infos, ok, err := committedInfos(c.dir, c.shards); ok || err != nil {
 		return infos, err
@@ -83,8 +83,8 @@ func committedInfos(to level.Epochs, shards []*Shard) (infos []ShardInfo, ok boo
 	return infos, true, nil
 }
 
-// copyInto makes one file, unless it is there complete. The footer of a file says so: it is written when all that is
-// before it is durable, or the file gets its name when all of it is.
+// copyInto makes one file, unless a complete one is there. The footer of a file proves that: it is written when all
+// bytes before it are durable, or the file gets its name when all of it is.
 func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardInfo, error) {
 	e := f.shards[0].Epoch()
 	infos, idxs, err := f.existing(c.dir, e)
@@ -145,7 +145,7 @@ func (f *copyFile) write(ctx context.Context, w *shard.Writer, specs []*shard.Sp
 	return infos, idxs, err
 }
 
-// existing describes a file that is complete, if it holds what would be written.
+// existing describes a complete file, if it holds the bytes that would be written.
 func (f *copyFile) existing(d level.Epochs, e Epoch) ([]ShardInfo, []*format.Index, error) {
 	if f.pack != format.NoPack {
 		return f.openPack(d, e)
@@ -207,8 +207,7 @@ func divideIntoPacks(shards []*Shard, limit int64) []copyFile {
 // packRun is a run of shards, given by place, that go into one pack.
 type packRun struct{ from, to int }
 
-// packRuns divides shards of so many bytes each. The result depends on nothing
-// else: all ranks of a node find the same.
+// packRuns divides shards of the given sizes. The result depends on nothing else: all ranks of a node find the same.
 func packRuns(bytes []int64, limit int64) []packRun {
 	var runs []packRun
 	var room int64

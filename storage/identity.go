@@ -65,7 +65,7 @@ func FindOwners(ctx context.Context, opt Options) ([]Owner, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if TraitsOf(c.Name).Shared && opt.Rank != 0 || level.CheckPath(c.Dir) != nil { // Open says why
+		if TraitsOf(c.Name).Shared && opt.Rank != 0 || level.CheckPath(c.Dir) != nil { // Open reports the error
 			continue
 		}
 		out = append(out, opt.owner(ctx, c.Name, c.Dir))
@@ -126,7 +126,7 @@ func Begin(id [16]byte, now int64, was Owner, startOver bool) Identity {
 	switch {
 	case startOver && was.HasEpochs:
 		i.Before = was.Run.ID
-	case startOver: // what is there belongs to the run that this one took over
+	case startOver: // the epochs belong to the run that this one replaced
 		i.Before = was.Run.Before
 	default:
 		i.Adopted = was.HasEpochs
@@ -171,6 +171,6 @@ func (s *Store) identify(ctx context.Context, l *levelState) error {
 		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
 			return err
 		}
-		return level.WriteAttempts(l, nil, 0) // attempts at the epochs of another run say nothing
+		return level.WriteAttempts(l, nil, 0) // attempts at another run's epochs do not count
 	})
 }

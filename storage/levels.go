@@ -16,16 +16,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// levelState is a level with what this rank remembers of it.
+// levelState is a level with this rank's state of it.
 type levelState struct {
 	*catalog.Level
 	scheme
 	cfg    LevelConfig
 	pace   *shard.Pace
-	served peer.Dir    // what other ranks see of it
-	memory *peer.MemFS // serves them from memory; nil: nobody reads here
+	served peer.Dir    // the level as other ranks see it
+	memory *peer.MemFS // serves the shards from memory; nil: no rank reads here
 
-	resized atomic.Bool // its marker says another number of ranks
+	resized atomic.Bool // its marker has another number of ranks
 
 	copied atomic.Int64 // bytes written here for copies from other levels
 
@@ -37,7 +37,7 @@ type levelState struct {
 	adopted *adopted // guarded by mu: the restored shard, for the first ones of this run; may be nil
 }
 
-// chooseLevel says what the configured level is made of.
+// chooseLevel selects the parts of the configured level.
 func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 	fsys, traits := s.opt.fs, level.TraitsOf(cfg.Name)
 	l := &levelState{cfg: cfg, pace: shard.NewPace(cfg.BytesPerSec), puts: map[Epoch][]*format.Index{},
@@ -68,7 +68,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 // packs is the level as one that is not Single.
 func (l *levelState) packs() level.Packs { return l.Level.Level.(level.Packs) }
 
-// withTraits finds the level that has what is asked for; nil: there is none.
+// withTraits finds the level with the traits, or nil.
 func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
 	for _, l := range s.levels {
 		if has(l.Traits()) {
@@ -78,7 +78,7 @@ func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
 	return nil
 }
 
-// openLevel returns the level also when it fails.
+// openLevel returns the level even if it fails.
 func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, error) {
 	l := s.chooseLevel(cfg)
 	if !s.catalog.Looks(l.Level) {
@@ -171,8 +171,8 @@ func (s *Store) Use(levels []string) {
 
 var errNotUsed = errors.New("other ranks cannot write to this level")
 
-// degradable says that the job can do without the directory. One that is another
-// job's, in use, or not to be trusted is refused all the same.
+// degradable reports whether the job can do without the directory. A directory that is another job's, in use, or not to
+// be trusted is refused all the same.
 func degradable(err error) bool {
 	return errors.As(err, new(*DirError)) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
 }

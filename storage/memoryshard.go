@@ -152,7 +152,7 @@ func (m *MemoryShard) ReadAt(p []byte, off int64) (n int, err error) {
 // Close does nothing: whoever has made the memory frees it, after Forget.
 func (m *MemoryShard) Close() error { return nil }
 
-// matches reports whether what a manifest says of a shard of an epoch is just what lies there.
+// matches reports whether the memory has exactly the shard of a manifest's entry.
 func (m *MemoryShard) matches(e Epoch, info *ShardInfo) bool {
 	if m == nil {
 		return false
@@ -185,7 +185,7 @@ func (f *memorySource) Locate(ctx context.Context, e Epoch, rank int) (*shard.Ex
 	return nil, fmt.Errorf("%w: no level has committed what is in memory", ErrNotCommitted)
 }
 
-// committed is what a level says of this rank's shard: rank 0 has sent it, or the manifest says it.
+// committed returns a level's entry of this rank's shard: from rank 0, or from the manifest.
 func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, rank int) (info ShardInfo,
 	id func() [16]byte, err error) {
 	if info, id := l.Listed.Shard(e); info != nil && rank == f.s.opt.Rank {

@@ -29,8 +29,8 @@ import (
 //
 // The flusher makes the pack and hands it to the others over a Unix socket (see Lead), so the metadata server hears
 // of each pack once and not from every rank. It has its final name from the start: the manifest commits what is in it.
-// Where a rank cannot be handed a file, each opens the pack by its name, which is a temporary one until it is sealed,
-// so that none of them writes to what an earlier attempt has left. Where a file has one writer alone, as in an object
+// If a rank cannot be handed a file, each opens the pack by its name, which is a temporary one until it is sealed,
+// so that none of them writes to what an earlier attempt has left. If a file can only have one writer, as in an object
 // store, each part is a file of its own instead: the rank's shard.
 
 // NodePack says whose shards of an epoch are written together, and how long they
@@ -40,7 +40,7 @@ type NodePack struct {
 	From  string   // level at which the epoch is committed
 	To    string   // level that gets the pack
 	Ranks []int    // ascending; the first is the flusher
-	Sizes [][]byte // of the ranks' parts, as their Size says
+	Sizes [][]byte // of the ranks' parts, from their Size
 }
 
 // Part is this rank's share of a NodePack. It belongs to one goroutine; Close may be called by another.
@@ -82,8 +82,8 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 	return p, err
 }
 
-// Size is for the other ranks of the node: how many bytes the part has and takes, and after Lead
-// where the packs are handed over.
+// Size is for the other ranks of the node: the bytes that the part has and takes, and after Lead
+// the address at which the packs are handed over.
 func (p *Part) Size() []byte {
 	size := partSize(p.info.Bytes, p.spec.Room)
 	if p.store.noHandover.Load() {
@@ -99,10 +99,10 @@ func (p *Part) Size() []byte {
 
 const (
 	sizeBytes       = 16
-	withoutHandover = '-' // in place of an address: this rank cannot be handed a file, and hands none over
+	withoutHandover = '-' // in place of an address: this rank can neither get nor pass a file
 )
 
-// byFlusher reports whether the flusher alone opens the packs by their names.
+// byFlusher reports whether only the flusher opens the packs by their names.
 func (n *NodePack) byFlusher() bool {
 	for i, z := range n.Sizes {
 		address := string(z[sizeBytes:])
@@ -166,8 +166,8 @@ func (p *Part) write(ctx context.Context, n *NodePack) (stored int64, err error)
 	return stored, nil
 }
 
-// nodePackFile is one of the packs of a NodePack: the ranks in it and where each
-// one's shard starts.
+// nodePackFile is one of the packs of a NodePack: the ranks in it and the offsets
+// of their shards.
 type nodePackFile struct {
 	ranks []int
 	rooms []int64
@@ -177,7 +177,7 @@ type nodePackFile struct {
 
 func (k *nodePackFile) first() int { return k.ranks[0] }
 
-// files divides the ranks among packs of at most so many bytes.
+// files divides the ranks among packs of at most that many bytes.
 func (n *NodePack) files(most int64) ([]nodePackFile, error) {
 	if len(n.Ranks) == 0 || len(n.Sizes) != len(n.Ranks) || !slices.IsSorted(n.Ranks) {
 		return nil, fmt.Errorf("node pack: got ranks %v and %d sizes, want sorted ranks and a size for each", n.Ranks,
@@ -206,7 +206,7 @@ func (n *NodePack) files(most int64) ([]nodePackFile, error) {
 	return out, nil
 }
 
-// place finds the pack of a rank and where its shard starts there.
+// place finds the pack of a rank and the offset of its shard there.
 func (n *NodePack) place(rank int, most int64) (*nodePackFile, int64, error) {
 	files, err := n.files(most)
 	if err != nil {
@@ -220,8 +220,8 @@ func (n *NodePack) place(rank int, most int64) (*nodePackFile, int64, error) {
 	return nil, 0, fmt.Errorf("rank %d is not among %v", rank, n.Ranks)
 }
 
-// nameOf is the name of a pack while it is written. Where it is a temporary one all ranks of the node find it, and the
-// flusher's next start clears it away.
+// nameOf is the name of a pack while it is written. All ranks of the node find a temporary one, and the flusher's next
+// start removes it.
 func (n *NodePack) nameOf(k *nodePackFile, run string) string {
 	if n.byFlusher() {
 		return format.PackName(k.first())

@@ -15,12 +15,12 @@ import (
 // openPacks are the packs in the making that a flusher has open, for itself and for the other ranks of its node.
 type openPacks struct {
 	mu     sync.Mutex
-	server *peer.Handover    // guarded by mu; nil: nobody can ask
+	server *peer.Handover    // guarded by mu; nil: no rank can ask
 	files  map[int]*openPack // guarded by mu: by the first rank in the pack
 	closed bool              // guarded by mu
 }
 
-// openPack is one of them.
+// openPack is an open pack.
 type openPack struct {
 	ready chan struct{} // closed when file and err are there
 	file  vfs.File
@@ -54,8 +54,8 @@ func (p *Part) Lead() error {
 	return nil
 }
 
-// open opens the pack of which first is the first rank, once: a new one for all ranks, or by the name that all ranks
-// open it by.
+// open opens the pack whose first rank is first, once: a new one for all ranks, or by the name that all ranks open it
+// by.
 func (p *Part) open(first int, forAll bool, name string) (vfs.File, error) {
 	o := &p.packs
 	o.mu.Lock()
@@ -133,7 +133,7 @@ func (p *Part) writeInto(ctx context.Context, n *NodePack, k *nodePackFile, fill
 	return errors.Join(err, f.Close())
 }
 
-// packFile opens a pack. shared says that the flusher has the same file open.
+// packFile opens a pack. shared reports that the flusher has the same file open.
 func (p *Part) packFile(ctx context.Context, n *NodePack, k *nodePackFile) (f vfs.File, shared bool, err error) {
 	name, shared := n.nameOf(k, p.store.opt.Run), n.byFlusher()
 	switch {

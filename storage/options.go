@@ -39,7 +39,7 @@ type Traits = level.Traits
 // TraitsOf are those of the level with a name; none of an unknown one.
 func TraitsOf(name string) Traits { return level.TraitsOf(name) }
 
-// Options says whose checkpoints a Store keeps and where.
+// Options name the owner and the place of the checkpoints that a Store keeps.
 type Options struct {
 	Job  string // name of the job; restarts use the same. Required
 	Rank int    // this rank
@@ -59,7 +59,7 @@ type Options struct {
 	// Levels, nearest first. At least one.
 	Levels []LevelConfig
 
-	// Degrade opens the store also where some levels cannot be written to: they are
+	// Degrade opens the store even if some levels cannot be written to: they are
 	// full, read-only, missing or damaged. Out names them. The ranks then agree on
 	// the levels that they use.
 	Degrade bool
@@ -86,7 +86,7 @@ type Options struct {
 	// reads first. nil: there is none.
 	Memory *MemoryShard
 
-	// Mapped and Unmapped, if set, hear of the memory that sources are read into:
+	// Mapped and Unmapped, if set, are called with the memory that sources are read into:
 	// Mapped once, when it has been mapped, Unmapped once, before it goes. It is
 	// page-aligned and reused, so page-locking it for a device may pay.
 	Mapped   func(b []byte)
@@ -181,7 +181,7 @@ func (o *Options) validate() error {
 	return o.validateRedundancy()
 }
 
-// validateRedundancy checks what the levels on other nodes need.
+// validateRedundancy checks the needs of the levels on other nodes.
 func (o *Options) validateRedundancy() error {
 	if o.Node != "" && len(o.Nodes) == o.Size && o.Nodes[o.Rank] != o.Node {
 		return badOption("Nodes", "has node %q for this rank, Node is %q", o.Nodes[o.Rank], o.Node)
@@ -271,8 +271,8 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 // CheckParity returns ErrNoParity in a program that cannot compute the parity of LevelParity, nor a shard from it.
 func CheckParity() error { return redundancy.Ready() }
 
-// Fits says why the ranks on the given nodes, by rank, cannot carry the level's redundancy: no epoch would ever be
-// committed there.
+// Fits returns an error if the ranks on the given nodes, by rank, cannot carry the level's redundancy: no epoch would
+// ever be committed there.
 func (c *LevelConfig) Fits(nodes []string) error {
 	switch c.Name {
 	case LevelPartner:

@@ -31,7 +31,7 @@ func (p *parityRows) Manifest(ctx context.Context, e Epoch) (*format.Manifest, e
 	return p.s.catalog.Manifest(ctx, p.l.Level, e)
 }
 
-// Member opens the shard of a member of a group: here, at the rank itself, or at who is known to have it.
+// Member opens the shard of a member of a group: here, at the rank itself, or at a rank known to have it.
 func (p *parityRows) Member(ctx context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
 	return eachDir(ctx, p.s, p.data(), e,
 		func(h *catalog.Holding) bool { return h.HasShard(info.Rank) },
@@ -53,7 +53,7 @@ func (p *parityRows) sources(Epoch, int) []shard.Source {
 	return redundancy.Sources(p, 2*(p.l.cfg.Data+p.l.cfg.Parity))
 }
 
-// reachable looks at what is there, not at whether it is good.
+// reachable checks that the files exist, not that they are good.
 func (p *parityRows) reachable(_ context.Context, m *format.Manifest, own int) error {
 	there := func(l *levelState, name string, match func(h *catalog.Holding) bool) bool {
 		_, err := l.Stat(m.Epoch, name)

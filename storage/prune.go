@@ -66,7 +66,7 @@ func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, e
 	return slices.Sorted(maps.Keys(all)), errors.Join(problems...)
 }
 
-// writing lists the epochs of which shards were put at the level that are not committed yet.
+// writing lists the epochs whose shards were put at the level and are not committed yet.
 func (l *levelState) writing() map[Epoch]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,8 +77,8 @@ func (l *levelState) writing() map[Epoch]bool {
 	return out
 }
 
-// PinByRule pins an epoch that has just been committed at a level if it is at least so many
-// epochs, or was committed so long, after the last one that the rule has pinned. A crash before it
+// PinByRule pins an epoch that has just been committed at a level if it is at least that many
+// epochs, or was committed that long, after the last one that the rule has pinned. A crash before it
 // makes the next epoch the pinned one. One rank calls it for all.
 func (s *Store) PinByRule(ctx context.Context, e Epoch, at string, every int, apart time.Duration) error {
 	if every <= 0 && apart <= 0 {

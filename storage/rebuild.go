@@ -28,8 +28,8 @@ func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	})
 }
 
-// rebuildShard puts this rank's shard, what it refers to, and the manifest into
-// d, the own directory or that of another rank.
+// rebuildShard puts this rank's shard, those that it refers to, and the manifest into d, the own directory or that of
+// another rank.
 func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d level.Epochs, l *levelState) error {
 	info, err := m.Shard(s.opt.Rank)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) rebuildShard(ctx context.Context, m *format.Manifest, d level.Ep
 func (s *Store) rebuildOne(ctx context.Context, m *format.Manifest, d level.Epochs, l *levelState) error {
 	rank := s.opt.Rank
 	if _, err := d.ReadManifest(m.Epoch); errors.As(err, new(*level.OtherContentsError)) || level.OfOtherRun(err) {
-		return err // its shards are none of ours to replace
+		return err // its shards are not ours to replace
 	}
 	x, err := fetch.OpenCommitted(d, m.Epoch, m.Shards[rank])
 	if err == nil {

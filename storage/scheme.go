@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// scheme is how what this rank has of an epoch comes to lie at a level, and comes back from there. openLevel is the
-// only one to choose a level's scheme.
+// scheme is the way in which this rank's data of an epoch gets to a level, and back. Only openLevel chooses a level's
+// scheme.
 type scheme interface {
 	// flush makes the rank's part of an epoch durable there; see Store.Flush.
 	flush(ctx context.Context, e Epoch, from string, secs []Section) (ShardInfo, error)
@@ -21,13 +21,13 @@ type scheme interface {
 	rebuild(ctx context.Context, m *format.Manifest) error
 	// sources lists where a rank's shard is to be had.
 	sources(e Epoch, rank int) []shard.Source
-	// reachable says, after a cheap look, why a rank's shard of a committed epoch is not to be had.
+	// reachable returns, after a cheap look, an error if a rank's shard of a committed epoch cannot be had.
 	reachable(ctx context.Context, m *format.Manifest, rank int) error
-	// outside lists what this rank writes to other ranks' directories.
+	// outside lists the files that this rank writes to other ranks' directories.
 	outside() []remoteFile
 }
 
-// remoteFile is what this rank keeps in the directory of another one.
+// remoteFile is a file of this rank in the directory of another one.
 type remoteFile struct {
 	at   int // rank
 	name string
@@ -131,7 +131,7 @@ func (p *partnerCopies) copyTo(ctx context.Context, rank int, c *copying) (info 
 	return infos[0], nil
 }
 
-// rebuild brings the copies to the ranks that are the partners now.
+// rebuild sends the copies to the present partners.
 func (p *partnerCopies) rebuild(ctx context.Context, m *format.Manifest) error {
 	ranks, err := p.partners()
 	if err != nil {

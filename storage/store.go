@@ -257,7 +257,7 @@ func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) erro
 	})
 }
 
-// fault wraps what went wrong with this rank's shard.
+// fault wraps an error of this rank's shard.
 func (s *Store) fault(op string, e Epoch, level string, err error) error {
 	if err == nil || errors.As(err, new(*ShardError)) {
 		return err
@@ -300,7 +300,7 @@ const LayoutSection = format.LayoutSection
 // DecodeLayout reads what Layout.Encode made for a rank.
 func DecodeLayout(rank int, b []byte) (*Layout, error) { return format.DecodeLayout("layout", rank, b) }
 
-// CheckLayouts says why the layouts of all ranks, in their order, do not fit together: Commit would return the error.
+// CheckLayouts returns an error if the layouts of all ranks, in their order, do not fit together; so would Commit.
 func CheckLayouts(all []*Layout) error {
 	m := format.Manifest{Size: len(all)}
 	for r, l := range all {
