@@ -55,7 +55,7 @@ func (d *Device) Buffer(name string, bytes int) (*Buffer, error) {
 	return d.BufferFor(name, bytes, ReadWrite)
 }
 
-// BufferFor is Buffer with an access mode.
+// BufferFor is Buffer with an access mode for kernels.
 func (d *Device) BufferFor(name string, bytes int, a Access) (*Buffer, error) {
 	return obtainBytes(d, name, record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes), Access: a}, newBuffer)
 }

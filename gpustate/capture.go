@@ -253,7 +253,7 @@ type Placed struct {
 	Size Box
 }
 
-// Bytes is the length of the content.
+// Bytes returns the length of the content.
 func (s *Share) Bytes() (n int64) {
 	for i := range s.Boxes {
 		size, _ := s.Boxes[i].Size.driver(Layout{})

@@ -108,13 +108,13 @@ func (i ImageDesc) mem() (*record.Mem, error) {
 // Region is a box of an image, in pixels, as x, y and z. A Size of 0 counts as 1.
 type Region struct{ Origin, Size [3]int }
 
-// Whole is the region of all pixels.
+// Whole returns the region of all pixels.
 func (i *Image) Whole() Region {
 	m := i.e.Record.Mem.Image
 	return Region{Size: [3]int{m.Width, m.Height, m.Depth}}
 }
 
-// PixelBytes is the size of one pixel.
+// PixelBytes returns the size of one pixel in bytes.
 func (i *Image) PixelBytes() int {
 	n, _ := record.PixelBytes(i.e.Record.Mem.Image)
 	return int(n)
@@ -149,7 +149,7 @@ func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
 // Name is the sampler's name, empty if it has none.
 func (s *Sampler) Name() string { return s.e.Record.Name }
 
-// Release gives the sampler back.
+// Release releases the sampler. A second call does nothing.
 func (s *Sampler) Release() error { return s.dev.drop(s.e) }
 
 // ImageArray is added to the dimensions where ImageFormats is asked about arrays.

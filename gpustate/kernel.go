@@ -30,17 +30,17 @@ type Value = object.Value
 // Null is a kernel argument: a buffer that is none. The kernel sees a null pointer.
 type Null = object.Null
 
-// Name is the name of the kernel's function.
+// Name returns the name of the kernel's function.
 func (k *Kernel) Name() string { return k.e.Record.Kernel.Function }
 
-// Args is the number of known arguments.
+// Args returns the number of known arguments.
 func (k *Kernel) Args() int {
 	k.k.Mu.Lock()
 	defer k.k.Mu.Unlock()
 	return len(k.k.Args)
 }
 
-// Release releases the kernel.
+// Release releases the kernel. A second call does nothing.
 func (k *Kernel) Release() error { return k.dev.drop(k.e) }
 
 // SetArgs sets all arguments, in order. An argument is a *Buffer, *Image, *Shared

@@ -51,7 +51,7 @@ func sameProgram(a, b *record.Program) bool {
 // Name is the program's name, empty if it has none.
 func (p *Program) Name() string { return p.e.Record.Name }
 
-// Release gives the program back; its kernels stay usable.
+// Release releases the program; its kernels stay usable. A second call does nothing.
 func (p *Program) Release() error { return p.dev.drop(p.e) }
 
 // Kernel gives the program's kernel of this name. It is the same *Kernel, with

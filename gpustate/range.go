@@ -26,7 +26,7 @@ type Range struct {
 // have, or of another device, makes the message fail with ErrRange or ErrOtherDevice.
 func (q *Queue) Range(b Linear, off, n int) *Range { return &Range{q: q, b: b, off: off, n: n} }
 
-// Bytes is the length of the range.
+// Bytes returns the length of the range.
 func (r *Range) Bytes() int { return r.n }
 
 // Check returns an error if the range cannot be used.
@@ -43,10 +43,10 @@ func (r *Range) Check() error {
 	return a.Fail("send or receive", a.Check(&d.state.Table))
 }
 
-// Device is the Device.
+// Device returns the *Device of the range.
 func (r *Range) Device() any { return r.q.dev }
 
-// Kind is Info.Kind of the device.
+// Kind returns Info.Kind of the device.
 func (r *Range) Kind() string { return r.q.dev.Info().Kind }
 
 // inOrder are the events that a command waits for that is to come after all that q was given.

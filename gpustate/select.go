@@ -81,7 +81,7 @@ type Select struct {
 	err error // what was wrong with the text it was parsed from
 }
 
-// String is the selection in one line.
+// String returns the selection in one line, for people.
 func (s Select) String() string {
 	var parts []string
 	for _, p := range []struct{ name, value string }{

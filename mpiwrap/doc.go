@@ -47,6 +47,13 @@
 // together), while an unprotected receive is pending before a protected one that could
 // take its message, and while a receive on a freed communicator is pending.
 //
+// # Calls
+//
+// Lengths, counts, displacements and offsets are elements, not bytes. A function whose name begins with I starts its
+// operation and returns a Request: until Wait or Test reports that complete, the program neither writes the slices that
+// are sent nor reads those that are received. A blocking call waits without limit; a rank that died ends the job
+// through the launcher or package coordinated.
+//
 // Arguments are checked before MPI sees them. Errors return as *Error with the
 // call, communicator, peer and tag; nothing here aborts the job. An empty slice is
 // legal everywhere. A message of 2^31 bytes or more stays one message.

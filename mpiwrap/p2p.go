@@ -65,7 +65,7 @@ func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 // it. A drain fetches its bytes; after a restart it is found by a probe again.
 type Message request.Message
 
-// Status says what the message is.
+// Status returns the message's source, tag and length. Local.
 func (m *Message) Status() Status { return (*request.Message)(m).Status() }
 
 // Mprobe waits for a message from source with tag and matches it.

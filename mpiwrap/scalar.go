@@ -185,14 +185,14 @@ func (v View[T]) Unpack(src []T) int {
 	return at
 }
 
-// SendView sends the elements of v.
+// SendView sends the elements of v to rank dest as one message; see Send. It copies them together first.
 func SendView[T Scalar](c *Comm, v View[T], dest, tag int) error {
 	buf := make([]T, v.n)
 	v.Pack(buf)
 	return Send(c, buf, dest, tag)
 }
 
-// RecvView receives into the elements of v.
+// RecvView receives one message into the elements of v; see Recv. It copies them apart afterwards.
 func RecvView[T Scalar](c *Comm, v View[T], source, tag int) (Status, error) {
 	buf := make([]T, v.n)
 	st, err := Recv(c, buf, source, tag)

@@ -102,7 +102,7 @@ func factors(n, k int) []int {
 // Shape returns the grid's dimensions and which are periodic.
 func (g *Cart) Shape() (dims []int, periodic []bool) { return g.dims, g.periodic }
 
-// Coords returns the coordinates of a rank.
+// Coords returns the coordinates of a rank, one for each dimension, from 0. Local.
 func (g *Cart) Coords(rank int) []int {
 	out := make([]int, len(g.dims))
 	for i := len(g.dims) - 1; i >= 0; i-- {

@@ -116,7 +116,7 @@ func dialAdmin(ctx context.Context, addr, keyFile string, p wire.Purpose) (*Admi
 	return &Admin{addr: addr, conn: c, in: bufio.NewReader(c), out: wire.NewSender(c, wire.HandshakeTime)}, nil
 }
 
-// Close ends the connection.
+// Close ends the connection. A call that waits for an answer fails.
 func (a *Admin) Close() error { return a.conn.Close() }
 
 func (a *Admin) do(ctx context.Context, o order, result any) error {
@@ -154,12 +154,13 @@ func (a *Admin) exchange(o order, result any) error {
 	return json.Unmarshal(reply.Body, result)
 }
 
-// Status asks for the server's state.
+// Status asks for the server's state. It waits for the answer until ctx ends.
 func (a *Admin) Status(ctx context.Context) (st Status, err error) {
 	return st, a.do(ctx, order{Do: "status"}, &st)
 }
 
-// Move has a client moved; to what gpustate.ParseSelect takes.
+// Move has a client moved to a device, by a selection that gpustate.ParseSelect reads. It returns when the client has
+// moved or has not.
 func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
 	return m, a.do(ctx, order{Do: "move", Client: client, To: to}, &m)
 }

@@ -120,7 +120,7 @@ func (s *Server) discover() error {
 // Addrs are the addresses that the server listens at, with the ports that it got.
 func (s *Server) Addrs() []string { return slices.Clone(s.listening) }
 
-// Devices describes what is offered.
+// Devices returns the devices that the server offers.
 func (s *Server) Devices() []driver.Info { return s.service.Infos() }
 
 // Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
@@ -236,7 +236,7 @@ func (s *Server) untrack(c net.Conn) {
 	delete(s.conns, c)
 }
 
-// Drain refuses new clients from now on.
+// Drain refuses new clients from now on; the present ones stay.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
