@@ -160,10 +160,10 @@ var amountKeys = config.In("how much is kept and used",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
 	config.Key("max_pool", "no limit", "limit for the host memory of captures, in bytes for each rank",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
-	config.Key("max_shadow", "what is free", "limit for the device memory of captures, in bytes for each device; "+
+	config.Key("max_shadow", "all that is free", "limit for the device memory of captures, in bytes for each device; "+
 		"none: copy to the host while the program waits",
 		config.Checked("a size such as 8GiB, or none", setMaxShadow)),
-	config.Key("max_mailbox", "half of what is available", "limit for the memory of messages in flight at a cut, "+
+	config.Key("max_mailbox", "half of the available memory", "limit for the memory of messages in flight at a cut, "+
 		"in bytes for each rank; a cut that needs more fails",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })))
 

@@ -25,15 +25,15 @@ var Variables = []Variable{
 	{BinVar, "the command holdfast that programs in C, C++, Fortran and Python start; by default the one " +
 		"that was installed with their library, else the one in PATH"},
 	{"HOLDFAST_LIBRARY", "libholdfast, for the package of Python"},
-	{NodeKeyVar, "the name of the job for its daemons; by default that of the launcher. Two jobs that a " +
-		"launcher does not tell apart need two"},
-	{"HOLDFAST_ROOT", "where Holdfast is installed; the module file sets it, nothing in Holdfast reads it"},
+	{NodeKeyVar, "the name of the job for its daemons; by default the launcher's name of the job. Two jobs " +
+		"without different names of the launcher need two"},
+	{"HOLDFAST_ROOT", "directory of the installation, for users; the module file sets it"},
 	{"HOLDFAST_BUILD_CACHE", "directory for kernels that NVRTC has compiled, off for none; by default " +
 		"~/.cache/holdfast"},
-	{OpenCLLogVar, "1: the command that serves an OpenCL program says which calls fail, and why"},
+	{OpenCLLogVar, "1: the command that serves an OpenCL program logs each call that fails, with the reason"},
 	{OpenCLVendorsVar, "OCL_ICD_VENDORS of that command"},
 	{"HOLDFAST_CUDA_DRIVER", "libcuda.so.1 of CUDA's driver, for libholdfast-cuda; by default the one in " +
-		"LD_LIBRARY_PATH or where distributions have it"},
+		"LD_LIBRARY_PATH or in the directories of distributions"},
 	{CUDAPauseVar, "on: holdfast pause can have the program give up its GPU; holdfast run --cuda sets it"},
 	{"HOLDFAST_CUDA_ARENA", "on or off: libholdfast-cuda maps the program's device memory itself, at fixed " +
 		"addresses; by default as HOLDFAST_CUDA_PAUSE"},
