@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -72,6 +73,9 @@ var errNoDoor = errors.New("it is no CUDA program that can be paused: start it b
 func open(ctx context.Context, pid int) (*door, error) {
 	d := &door{Process: job.Process{PID: pid, Program: ProgramOf(pid)}}
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", doorPrefix+strconv.Itoa(pid))
+	if _, gone := os.Stat(fmt.Sprintf("/proc/%d/exe", pid)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+		return nil, fmt.Errorf("process %d has ended", pid)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d, errNoDoor)
 	}
@@ -139,9 +143,7 @@ var (
 
 // ask has the process do something, and returns the fields of its answer.
 func (d *door) ask(line string) ([]string, error) {
-	if err := d.SayLine(line); err != nil {
-		return nil, fmt.Errorf("%s has gone: %w", d, err)
-	}
+	_ = d.SayLine(line) // an error is the end of the process, which Line tells of
 	for {
 		text, err := d.Line(silence)
 		if errors.Is(err, os.ErrDeadlineExceeded) {

@@ -264,6 +264,36 @@ func TestPauseNodesFails(t *testing.T) {
 	}
 }
 
+// TestResumeNodesFails: of a paused run a rank is refused its GPU, or dies while it takes it. The others go on, the
+// answer names it, and it is resumed later if it lives.
+func TestResumeNodesFails(t *testing.T) {
+	for fault, want := range map[string]string{"refuses": "rank 3 on n2, process 103 (app): no room",
+		"dies": "rank 3 on n2, process 103 (app) has ended, or its node has"} {
+		n := newNodes(t)
+		if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" {
+			t.Fatal(err, a.Error)
+		}
+		n.ranks[3].hook = func(r *aRank, word string) string {
+			if word != "resume" {
+				return ""
+			}
+			r.hook = nil
+			if fault == "dies" {
+				_ = r.conn.Close()
+			}
+			return "error no room"
+		}
+		if a, err := n.command(t.Context(), t, "resume"); err != nil || a.Error != want ||
+			!slices.Equal(n.states(), []string{"running", "paused"}) {
+			t.Errorf("%s: %v, got %q, %q, want %q", fault, err, a.Error, n.states(), want)
+		}
+		if a, err := n.command(t.Context(), t, "resume"); err != nil || a.Error != "" ||
+			!slices.Equal(n.states(), []string{"running"}) {
+			t.Errorf("%s, again: %v, got %q, %q", fault, err, a.Error, n.states())
+		}
+	}
+}
+
 // TestPauseNodesMissing: a node whose daemon is gone is named before anything is held, and one that comes back serves.
 func TestPauseNodesMissing(t *testing.T) {
 	n := newNodes(t)

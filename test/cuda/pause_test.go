@@ -38,9 +38,17 @@ type running struct {
 	usage     string
 }
 
+// inBuilt is the path of a program.
+func inBuilt(program string) string {
+	if filepath.IsAbs(program) {
+		return program
+	}
+	return filepath.Join(built.dir, program)
+}
+
 func (w way) start(t *testing.T, program string, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: exec.CommandContext(t.Context(), filepath.Join(built.dir, program), args...)}
+	r := &running{cmd: exec.CommandContext(t.Context(), inBuilt(program), args...)}
 	r.cmd.Env = append(os.Environ(), w...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.said
 	for _, v := range w {

@@ -3,12 +3,14 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/test/launch"
 )
@@ -110,5 +112,47 @@ func TestProtectRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(r.out, want) || !strings.Contains(r.out, "protect+0x") {
 			t.Errorf("%s: %v\n%s%s", mode, err, r.out, r.said)
 		}
+	}
+}
+
+// TestPauseBesideCheckpoints: a program that takes checkpoints by the clock is paused, and moved to another GPU and
+// back, at random moments, also while one is taken or is due, and killed behind its last one. Started again it computes
+// what it computes undisturbed.
+func TestPauseBesideCheckpoints(t *testing.T) {
+	start := protecting(t)
+	const steps, last = "6000", 5800
+	w, program := start(t.TempDir())
+	w = w.with("FAKE_DEVICES=2")
+	want := w.run(t, program, steps, "0", "all")
+	dir := t.TempDir()
+	w, program = start(dir)
+	w = w.with("FAKE_DEVICES=2")
+	r := w.with("HOLDFAST_CUDA_PAUSE=on", "HOLDFAST_INTERVAL=20ms", "FAKE_USAGE="+filepath.Join(dir, "usage")).
+		start(t, program, steps, fmt.Sprint(last), "all")
+	for pauses := range 8 {
+		time.Sleep(time.Duration(rand.IntN(25)) * time.Millisecond)
+		if pauses%2 == 1 {
+			if err := moved(t, fmt.Sprint(pauses/2%2), r); err != nil {
+				t.Fatalf("move %d: %v\n%s", pauses, err, r.said.String())
+			}
+			continue
+		}
+		if err := paused(t, r); err != nil {
+			t.Fatalf("pause %d: %v\n%s", pauses, err, r.said.String())
+		}
+		if n := r.used(t, 0) + r.used(t, 1); n != 0 {
+			t.Errorf("pause %d: %d bytes of the GPUs are in use", pauses, n)
+		}
+		time.Sleep(30 * time.Millisecond) // a checkpoint is due
+		if err := resumed(t, r); err != nil {
+			t.Fatalf("resume %d: %v\n%s", pauses, err, r.said.String())
+		}
+	}
+	if err := r.cmd.Wait(); err == nil || r.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("%v\n%s%s", err, r.out.String(), r.said.String())
+	}
+	got := w.run(t, program, steps, "0", "all")
+	if !strings.HasPrefix(got.out, fmt.Sprintf("begins at step %d\n", last)) || sums(got.out) != sums(want.out) {
+		t.Errorf("got\n%s\nwant\n%s\n%s\n%s", got.out, want.out, got.said, r.said.String())
 	}
 }

@@ -98,10 +98,7 @@ func (w way) with(variables ...string) way { return append(w[:len(w):len(w)], va
 func (w way) try(t *testing.T, program string, args ...string) (ran, error) {
 	t.Helper()
 	var out, said strings.Builder
-	if !filepath.IsAbs(program) {
-		program = filepath.Join(built.dir, program)
-	}
-	c := exec.CommandContext(t.Context(), program, args...)
+	c := exec.CommandContext(t.Context(), inBuilt(program), args...)
 	c.Env = append(os.Environ(), w...)
 	c.Stdout, c.Stderr = &out, &said
 	err := c.Run()
