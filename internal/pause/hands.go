@@ -42,7 +42,7 @@ type Machine struct {
 }
 
 // Serve is the hands of a node: it lets the holdfast run that a value like config.SupervisorVar names speak to the
-// programs that it has started there, and tells it of signals that suspend the job, until ctx ends or that does.
+// programs that it has started there, and reports signals that suspend the job, until ctx ends or that does.
 func Serve(ctx context.Context, supervisor, node string, signals <-chan os.Signal) error {
 	c, err := job.CallHands(ctx, supervisor, node)
 	if err != nil {
@@ -112,7 +112,7 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 		}
 		if run, err = job.CallDoor(ctx, supervisor, node, v.Visit,
 			job.Process{PID: pid, Program: ProgramOf(pid), Rank: rankOf(env)}); err != nil {
-			_ = process.Close() // nobody speaks to it
+			_ = process.Close() // no command speaks to it
 			continue
 		}
 		h.Doors++
@@ -128,7 +128,7 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 // pass passes on what comes, until one of both ends.
 func pass(to, from net.Conn) {
 	_, err := io.Copy(to, from)
-	_ = errors.Join(err, to.Close(), from.Close()) // the other side hears of it
+	_ = errors.Join(err, to.Close(), from.Close()) // the other side notices
 }
 
 // environ is the environment that a process was started with.
@@ -142,7 +142,7 @@ func environ(pid int) map[string]string {
 	return env
 }
 
-// rankOf is a rank's number as its launcher tells it; -1: none does. A job of Slurm gives one to mpirun as well.
+// rankOf is a rank's number in its launcher's variable; -1: there is none. A job of Slurm gives one to mpirun as well.
 func rankOf(env map[string]string) int {
 	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"} {
 		if n, err := strconv.Atoi(env[name]); err == nil {

@@ -311,8 +311,8 @@ func TestPauseNodesMissing(t *testing.T) {
 	}
 }
 
-// TestSuspended: the ranks give up their GPUs when a node hears that Slurm suspends the job, and take them again. Ranks
-// that were paused before stay so.
+// TestSuspended: the ranks give up their GPUs when a node notices that Slurm suspends the job, and take them again.
+// Ranks that were paused before stay so.
 func TestSuspended(t *testing.T) {
 	n := newNodes(t)
 	says := func(suspend bool, want string) {
@@ -336,7 +336,7 @@ func TestSuspended(t *testing.T) {
 	}
 	says(true, "paused")
 	says(false, "paused")
-	n.ranks[1].hook = func(r *aRank, word string) string { // its GPU is another job's for a moment
+	n.ranks[1].hook = func(r *aRank, word string) string { // its GPU is another job's for now
 		if word != "resume" {
 			return ""
 		}

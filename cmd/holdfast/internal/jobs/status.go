@@ -105,7 +105,7 @@ type jobStatus struct {
 func (o *statusOptions) print(ctx context.Context, w io.Writer, st, before *job.Status, since time.Duration) error {
 	var list []pause.Program
 	if o.programs != nil {
-		list, _ = o.programs(ctx) // none that used a GPU, or the run has ended
+		list, _ = o.programs(ctx) // no program uses a GPU, or the run has ended
 	}
 	if o.asJSON {
 		return cli.JSONLines(w, []jobStatus{{*st, list}})
