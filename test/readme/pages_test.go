@@ -84,7 +84,8 @@ func TestCommands(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	known := map[string]string{"bench": "holdfast-bench has its flags", "and": "of a message", "intent": "of a record", "splits": "of a source", "unit": "of a source"}
+	known := map[string]string{"bench": "holdfast-bench has its flags",
+		"and": "of a message", "intent": "of a record", "splits": "of a source", "unit": "of a source"}
 	code := sources(t)
 	help := func(verb string) string {
 		text, ok := known[verb]
