@@ -45,6 +45,10 @@ var (
 // its protected state is undefined.
 var errNoState = errors.New("nothing has been restored, so there is no state to capture")
 
+// errLeft is the reason for which no checkpoint is taken of a program in another process whose ranks come to points
+// unequally often, and of which some have ended.
+var errLeft = errors.New("this rank has ended, and others have not")
+
 // ProtectError says what is wrong with one Protect call.
 type ProtectError struct {
 	Name string

@@ -113,7 +113,7 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 		return
 	}
 	es, _ := c.stats.epoch(e)
-	if es.allEnded { // nothing has failed
+	if persist.Ended(err) { // nothing has failed
 		err = nil
 	}
 	_ = c.agent.Freed(c.life.ctx, cut.Epoch(e), es.Blocked, err) // closed: nothing follows
@@ -159,7 +159,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited tim
 
 // failed counts and logs an epoch that did not come to all levels.
 func (c *Checkpointer) failed(e storage.Epoch, err error) {
-	if c.life.ctx.Err() == nil && !errors.Is(err, ErrEnded) { // else the job ends
+	if c.life.ctx.Err() == nil && !persist.Ended(err) { // else the job ends
 		c.fails(err)
 	}
 	c.stats.failed(e, err)

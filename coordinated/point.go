@@ -180,7 +180,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived tim
 	}
 	c.main.Now(watch.StateStopping)
 	<-way.Over
-	if es.allEnded {
+	if persist.Ended(way.Err) {
 		return nil
 	}
 	if len(way.Levels) == 0 {
@@ -218,8 +218,11 @@ func (c *Checkpointer) drainAndCapture(ctx context.Context, es *EpochStats) (*ca
 		// In Close. The epoch would be the newest, and take the place of good ones.
 		return nil, c.divided(bounded, es, errNoState)
 	}
-	if es.allEnded = drained.AllEnded || c.main.Closed.Load() && c.main.foreign != nil; es.allEnded {
+	switch leaves := c.main.Closed.Load() && c.main.foreign != nil; {
+	case drained.AllEnded || leaves && !drained.SomeEnded: // one rank knows: all come to equally many points
 		return nil, c.divided(bounded, es, ErrEnded)
+	case leaves:
+		return nil, c.divided(bounded, es, errLeft)
 	}
 	c.phase("drained")
 	if es.putOff = drained.PutOff; es.putOff {

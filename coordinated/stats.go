@@ -42,7 +42,6 @@ type EpochStats struct {
 	inFlight    bool // some rank has messages or receives under way
 	putOff      bool // for that reason the cut is not used
 	final       bool
-	allEnded    bool // all ranks stood behind their last Point, and nothing was captured
 	voted       bool // all ranks know Err; before, it is this rank's own
 	drainFailed bool // the drain failed here, so it is unknown whether any rank has windows
 

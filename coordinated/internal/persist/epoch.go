@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -282,14 +283,21 @@ func (p *Persister) toPrune(at string) (out []string) {
 // reach equally many points.
 var ErrEnded = errors.New("no checkpoint: the program has ended, and stands behind its last point")
 
+// Ended reports whether an epoch failed for no other reason than ErrEnded, on one rank or more.
+func Ended(err error) bool {
+	var failed *outcome.RanksError
+	return errors.As(err, &failed) && !slices.ContainsFunc(failed.Failed, func(f outcome.RankFailure) bool {
+		return f.Text != ErrEnded.Error()
+	})
+}
+
 // complain logs at rank 0 that the epoch is missing at levels.
 func (x *Epoch) complain() {
 	log, e := x.p.Log, x.c.Epoch
 	var late *GraceError
-	var failed *outcome.RanksError
 	switch {
 	case x.p.Rank != 0:
-	case errors.Is(x.Err, ErrEnded) && errors.As(x.Err, &failed) && len(failed.Failed) == x.p.Size:
+	case Ended(x.Err):
 		log.Info("holdfast: "+ErrEnded.Error(), "epoch", e)
 	case errors.As(x.Err, &late):
 		log.Warn("holdfast: final checkpoint incomplete: "+late.Error(), "epoch", e)

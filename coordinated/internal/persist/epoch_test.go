@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -197,5 +198,26 @@ func alone(t *testing.T, sick string) (p *Persister, heard func() string) {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(list, ", ")
+	}
+}
+
+// TestEndedOnOneRank: of a program in another process one rank may be at its last point when another one has ended.
+func TestEndedOnOneRank(t *testing.T) {
+	took := func(texts ...string) error { return fmt.Errorf("epoch 3: %w", outcome.Failed("take", texts, nil)) }
+	ended := ErrEnded.Error()
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{took("", ended), true},
+		{took(ended, ended), true},
+		{took(ended, "disk full"), false},
+		{took("", "disk full"), false},
+		{ErrPutOff, false},
+		{nil, false},
+	} {
+		if got := Ended(c.err); got != c.want {
+			t.Errorf("%v: got %t", c.err, got)
+		}
 	}
 }
