@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
+	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
@@ -41,7 +42,9 @@ func newStatus() *cobra.Command {
 				return err
 			}
 			dir, err := verb.Dir(cmd, args)
-			if err != nil {
+			if env := coordinated.FromEnv(); err != nil && env.Off() != "" {
+				return err
+			} else if err != nil {
 				found, perr := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(),
 					func(ctx context.Context) ([]pause.Program, error) { return programs(ctx, nil) })
 				if found {
