@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -233,14 +234,15 @@ func (g *Group) back() error {
 }
 
 // firstTry is how long processes are held at first for others to come to rest. A kernel of one can wait for another
-// process, which is held: so all are let go, and held for longer at another moment.
+// process, which is held: so all are let go, and held again at another moment. Every second time they are held for
+// twice as long, every fourth time for four times as long, and so on: most moments cost little, and long kernels end.
 const firstTry = 100 * time.Millisecond
 
 func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	began := time.Now()
-	for try := firstTry; ; try *= 2 {
+	for n := uint(1); ; n++ {
 		left := wait - time.Since(began)
-		try = max(min(try, left), 10*time.Millisecond)
+		try := max(min(firstTry<<bits.TrailingZeros(n), left), 10*time.Millisecond)
 		err := g.all(g.every(), fmt.Sprintf("quiet %d", try.Milliseconds()), "wait")
 		if err == nil {
 			for n := range g.results {
@@ -407,7 +409,12 @@ func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
 	if err := g.Resume(to); err != nil {
 		return errors.Join(err, g.back())
 	}
-	return g.all(g.every(), "forget", "") // what was held is free on the old GPUs when the command ends
+	if held {
+		for _, d := range g.doors { // what was held is free on the old GPUs when the command ends
+			_, _ = d.ask("forget") // of a program that has ended since, it is free as well
+		}
+	}
+	return nil
 }
 
 // Total is how long the processes stood still.
