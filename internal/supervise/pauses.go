@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"golang.org/x/term"
 )
 
 // pauses have the ranks of all nodes give up their GPUs together, and take them again, when a command asks for that or
@@ -67,7 +68,8 @@ func (r *run) startPauses(ctx context.Context, local bool) (stop func()) {
 			}
 		})
 	}
-	signals, end := pause.Suspending(r.cfg.Job != nil)
+	// at a terminal TSTP is the user's, and stops this command
+	signals, end := pause.Suspending(r.cfg.Job != nil && !term.IsTerminal(int(os.Stdin.Fd())))
 	p.tasks.Go(func() {
 		for {
 			select {
@@ -157,7 +159,6 @@ func (p *pauses) accept(ctx context.Context) {
 		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 		switch c.Kind {
 		case job.CallerDoor:
-			stop()
 			p.mu.Lock()
 			if v := p.visit; v != nil && c.Visit == p.number {
 				v.doors <- c // it has room for all
