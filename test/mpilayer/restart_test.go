@@ -346,7 +346,7 @@ func randomProgram(t *testing.T, dir string, program map[string]string, seed uin
 	both, checkpoints := mpirun.Launchers(), t.TempDir()
 	defer os.RemoveAll(checkpoints)
 	ranks, first := 2+rng.IntN(3), rng.IntN(2)
-	cut := fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), rng.IntN(2*steps))
+	cut := fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), rng.IntN(steps))
 	environment := []string{"env", cut}
 	if protect {
 		environment = append(environment, "PROTECT=1")
