@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // whole is a record of a process that can be started here.
@@ -134,8 +136,24 @@ func TestPeek(t *testing.T) {
 	if _, err := programEnd(helper, all, map[uint64]bool{}); err == nil {
 		t.Error("the socket of another process is the program's")
 	}
-	if err := put(program, make([]byte, 400<<10)); err != nil { // as much as the library's sockets hold, twice
+	const most = 8 << 20
+	if err := widen(program, 2*most, func() error { return put(program, make([]byte, most)) }); err != nil {
 		t.Error(err)
+	}
+	other, _, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	room := func(f *os.File) int {
+		n, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_SNDBUF)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if got, want := room(program), room(other); got != want {
+		t.Errorf("the program's end has room for %d bytes, want the %d of a new one", got, want)
 	}
 }
 

@@ -282,18 +282,8 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, m := range r.Asked {
-		switch {
-		case m.Area > 0:
-			err = put(programs[0], []byte{m.Byte}, int(areas[m.Area-1].Fd()))
-		case m.Connection > 0:
-			err = put(programs[0], []byte{m.Byte}, int(helpers[m.Connection].Fd()))
-		default:
-			err = put(programs[0], []byte{m.Byte})
-		}
-		if err != nil {
-			return err
-		}
+	if err := r.putAsked(programs[0], areas, helpers); err != nil {
+		return err
 	}
 	files := []*os.File{helpers[0], state, ring}
 	for i, m := range r.Areas {
@@ -302,7 +292,8 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 		}
 	}
 	for i, c := range r.Connections {
-		if err := put(programs[1+i], c.Pending); err != nil {
+		p := programs[1+i]
+		if err := widen(p, 2*len(c.Pending), func() error { return put(p, c.Pending) }); err != nil {
 			return err
 		}
 		if !c.New {
@@ -317,6 +308,26 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 		}
 	}
 	return o.Serve(files, user, own(errorsOf(g.process)))
+}
+
+// putAsked writes what was on the control connection, with the same areas and connections.
+func (r *record) putAsked(program *os.File, areas, helpers []*os.File) error {
+	const message = 2048 // bytes of the kernel's memory for one, at most
+	return widen(program, message*len(r.Asked), func() error {
+		for _, m := range r.Asked {
+			var with []int
+			switch {
+			case m.Area > 0:
+				with = []int{int(areas[m.Area-1].Fd())}
+			case m.Connection > 0:
+				with = []int{int(helpers[m.Connection].Fd())}
+			}
+			if err := put(program, []byte{m.Byte}, with...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // errorsOf is the standard error of a process, where its helper reports what goes wrong.

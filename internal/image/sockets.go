@@ -123,15 +123,28 @@ func peek(f *os.File, atOnce int, each func(b []byte, files []*os.File) error) (
 	return errors.Join(err, e)
 }
 
-// pair makes two sockets. What is written to the first, the program's, before CRIU has it, the second gets: there is
-// more room for that than the library's sockets have.
+// pair makes two sockets. What is written to the first, the program's, before the program runs, the second gets.
 func pair() (program, helper *os.File, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = unix.SetsockoptInt(ends[0], unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20)
-	return os.NewFile(uintptr(ends[0]), "program's end"), os.NewFile(uintptr(ends[1]), "helper's end"), err
+	return os.NewFile(uintptr(ends[0]), "program's end"), os.NewFile(uintptr(ends[1]), "helper's end"), nil
+}
+
+// widen makes room for bytes at the program's end of a connection while put runs. The room does not stay: the next
+// image would have as many bytes on the way as it holds.
+func widen(f *os.File, bytes int, put func() error) error {
+	fd := int(f.Fd())
+	before, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, before+bytes); err != nil {
+		return err
+	}
+	err = put()
+	return errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, before/2)) // the kernel doubles it
 }
 
 // put writes to the program's end of a connection, without waiting.

@@ -42,11 +42,12 @@ type imaged struct {
 	reaped         chan struct{}
 }
 
-func (l *lab) startImaged(criu, device, name string) *imaged {
+// startImaged starts a program and returns when it has printed a text.
+func (l *lab) startImaged(criu, text, name string, args ...string) *imaged {
 	l.t.Helper()
 	p := &imaged{l, criu, 0, filepath.Join(l.dir, "out"), filepath.Join(l.dir, "errs"), filepath.Join(l.dir, "images"),
 		make(chan struct{})}
-	c := l.command(through(device), name, "1000000000", filepath.Join(l.dir, "enough"))
+	c := l.command(through(platform), name, args...)
 	out, err := os.Create(p.out)
 	if err == nil {
 		c.Stdout = out
@@ -68,8 +69,14 @@ func (l *lab) startImaged(criu, device, name string) *imaged {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	})
-	p.await("it did not begin", func() bool { return strings.Contains(p.text(), "round 0") })
+	p.await("it did not begin", func() bool { return strings.Contains(p.text(), text) })
 	return p
+}
+
+// startCounting starts a program that counts rounds until its file is there.
+func (l *lab) startCounting(criu, name string) *imaged {
+	l.t.Helper()
+	return l.startImaged(criu, "round 0", name, "1000000000", filepath.Join(l.dir, "enough"))
 }
 
 // there reports whether the program runs, or is stopped.
@@ -146,7 +153,7 @@ func TestImaged(t *testing.T) {
 	r := rand.New(rand.NewPCG(*pauseSeed, 37))
 	for _, program := range []string{"held", "moves"} {
 		l := newLab(t)
-		p := l.startImaged(criu, platform, program)
+		p := l.startCounting(criu, program)
 		for n := range *imageCount {
 			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
 			p.mustImage(p.take("--kill")...)
@@ -169,11 +176,43 @@ func TestImaged(t *testing.T) {
 	}
 }
 
+// TestImagedAmongCalls: programs whose threads call all the time are imaged while requests, large writes and new areas
+// are on the way. They check all results. killed uses all ways to the helper, and ends when that is killed, with each
+// call over.
+func TestImagedAmongCalls(t *testing.T) {
+	criu := criuForTests(t)
+	r := rand.New(rand.NewPCG(*pauseSeed, 40))
+	for _, program := range []string{"killed", "maps"} {
+		l := newPoCLLab(t)
+		argument := filepath.Join(l.dir, "enough")
+		if program == "killed" {
+			argument = strconv.Itoa(r.IntN(1 << 20))
+		}
+		p := l.startImaged(criu, "going", program, argument)
+		for range *imageCount {
+			time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+			p.mustImage(p.take("--kill")...)
+			p.mustImage("--restore", "--device", platform)
+		}
+		time.Sleep(50 * time.Millisecond) // it computes
+		if program == "killed" {
+			helper := find(t, []byte(strings.Join(l.env, "\x00")+"\x00"), "\x00opencl\x00")
+			if helper == 0 {
+				t.Fatalf("no process serves it\n%s", p.said())
+			}
+			_ = syscall.Kill(helper, syscall.SIGKILL)
+		}
+		if got := p.end(); !strings.HasSuffix(got, "over\n") {
+			t.Errorf("%s, seed %d: %s", program, *pauseSeed, p.said())
+		}
+	}
+}
+
 // TestImageRefusals: a program that was imaged goes on; what cannot be restored is refused by name, and nothing is
 // started.
 func TestImageRefusals(t *testing.T) {
 	l := newLab(t)
-	p := l.startImaged(criuForTests(t), platform, "held")
+	p := l.startCounting(criuForTests(t), "held")
 	p.mustImage(p.take()...)
 	before := len(p.text())
 	p.await("it does not go on", func() bool { return len(p.text()) > before })
@@ -235,7 +274,7 @@ func TestKilledInImage(t *testing.T) {
 	for n := range *imageCount {
 		l := newLab(t)
 		env := []byte(strings.Join(l.env, "\x00") + "\x00")
-		p := l.startImaged(criu, platform, "held")
+		p := l.startCounting(criu, "held")
 		p.mustImage(p.take()...) // the one before
 		args, within := p.take("--kill"), 300
 		restores := n%2 == 1
