@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
@@ -14,12 +15,19 @@ import (
 // TestSchemas: docs/schemas has the schema of each command's --json, made from the types that it writes.
 func TestSchemas(t *testing.T) {
 	names := map[string]bool{}
+	page, err := os.ReadFile(filepath.Join(schema.Dir(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	each(newRoot(), func(c *cobra.Command) {
 		if c.DisableFlagParsing { // of another program
 			return
 		}
 		name := c.Name() + ".json"
 		names[name] = true
+		if !strings.Contains(string(page), "("+name+")") {
+			t.Errorf("docs/schemas/README.md does not link %s", name)
+		}
 		f, ok := c.Flags().Lookup("json").Value.(*cli.JSONFlag)
 		if !ok {
 			t.Errorf("%s: the flag --json does not say what the command writes: use cli.JSON", c.CommandPath())

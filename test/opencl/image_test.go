@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/image"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 var imageCount = flag.Int("images", 2, "images of each program at random moments")
@@ -113,7 +114,11 @@ func (p *imaged) image(args ...string) (string, error) {
 
 func (p *imaged) mustImage(args ...string) {
 	p.l.t.Helper()
-	if out, err := p.image(args...); err != nil {
+	out, err := p.image(append(args, "--json")...)
+	if err == nil {
+		err = schema.Check("image", out)
+	}
+	if err != nil {
 		p.l.t.Fatalf("image %q: %v\n%s%s", args, err, out, p.said())
 	}
 }
