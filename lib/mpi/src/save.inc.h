@@ -171,7 +171,7 @@ static const char *open_epoch(const struct hfm_comm *w) {
 								 : NULL;
 }
 
-/* met is told of what no checkpoint can keep, beside requests: the call, on what, why, and what to do instead. */
+/* met receives what no checkpoint can keep, beside requests: the call, the object, why, and what to do instead. */
 typedef void met(void *to, const char *call, const char *on, const char *why, const char *remedy);
 
 static void each_met(met *tell, void *to) {
