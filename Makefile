@@ -3,9 +3,9 @@
 GO      ?= go
 BIN     := bin
 TIMEOUT ?= 45m
-# Packages tested at the same time in a lane of make test: one more than there are cores for each of the
+# Packages tested at the same time in a lane of make test: two more than there are cores for each of the
 # big ones, since many wait, for daemons, compilers and time limits.
-TEST_P  ?= $(shell echo $$(($$(nproc) / 2 + 1)))
+TEST_P  ?= $(shell echo $$(($$(nproc) / 2 + 2)))
 
 # hwloc's OpenCL plugin would initialise every OpenCL platform inside MPI_Init;
 # Mesa's rusticl offers its software device only when asked to.

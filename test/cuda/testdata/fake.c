@@ -863,14 +863,19 @@ CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
 	struct physical *p;
 	struct CUstream_st *s;
 	struct block *b;
-	bool all = pid == getpid() && args == NULL && locked && !stopped && !fails("checkpoint");
+	const char *why = pid != getpid() || args != NULL ? "it is another process's"
+		: !locked ? "the process is not locked" : stopped ? "there is one" : fails("checkpoint") ? "it is to fail" : NULL;
 
 	pthread_mutex_lock(&lock);
 	for (s = streams; s != NULL; s = s->next) {
-		all = all && s->todo.first == NULL;
+		why = s->todo.first != NULL ? "a stream has work" : why;
 	}
 	for (b = blocks; b != NULL; b = b->next) {
-		all = all && !b->managed && (b->behind == NULL || !b->behind->imported);
+		why = b->managed ? "there is managed memory" : b->behind != NULL && b->behind->imported ? "memory is imported" : why;
+	}
+	const bool all = why == NULL;
+	if (!all) {
+		fprintf(stderr, "the fake driver makes no checkpoint: %s\n", why);
 	}
 	for (b = all ? blocks : NULL; b != NULL; b = b->next) {
 		if (b->host) {
