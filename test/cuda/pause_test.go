@@ -189,14 +189,23 @@ type session struct {
 
 func converse(t *testing.T, r *running) session {
 	t.Helper()
-	c, err := net.Dial("unix", fmt.Sprint("@holdfast-cuda-", r.pid()))
+	s, err := tryToConverse(t, r)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return s
+}
+
+func tryToConverse(t *testing.T, r *running) (session, error) {
+	t.Helper()
+	c, err := net.Dial("unix", fmt.Sprint("@holdfast-cuda-", r.pid()))
+	if err != nil {
+		return session{}, err
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	s := session{c.(*net.UnixConn), bufio.NewScanner(c)}
 	s.lines.Scan()
-	return s
+	return s, nil
 }
 
 // says sends lines and expects the first word of each answer.
@@ -388,7 +397,11 @@ func TestHeld(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		for range 6 {
-			s := converse(t, r)
+			s, err := tryToConverse(t, r)
+			if err != nil {
+				t.Log(err, r.said.String())
+				break // it has ended
+			}
 			s.says(t, "quiet 5000", "quiet", "save", "saved")
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprintln(s, "stop")
