@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -30,7 +31,7 @@ func protecting(t *testing.T) func(dir string) (way, string) {
 	}
 	return func(checkpoints string) (way, string) {
 		return preloaded(library()).with("HOLDFAST_CUDA_ARENA=on", "HOLDFAST_BIN="+filepath.Join(dir, "holdfast"),
-			"HOLDFAST_GLOBAL="+checkpoints, "HOLDFAST_NODE_KEY=cuda-"+filepath.Base(dir)), program
+			"HOLDFAST_GLOBAL="+checkpoints, fmt.Sprintf("HOLDFAST_NODE_KEY=cuda-%d-%d", os.Getpid(), time.Now().UnixNano())), program
 	}
 }
 
