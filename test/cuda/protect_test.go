@@ -31,7 +31,8 @@ func protecting(t *testing.T) func(dir string) (way, string) {
 	}
 	return func(checkpoints string) (way, string) {
 		return preloaded(library()).with("HOLDFAST_CUDA_ARENA=on", "HOLDFAST_BIN="+filepath.Join(dir, "holdfast"),
-			"HOLDFAST_GLOBAL="+checkpoints, fmt.Sprintf("HOLDFAST_NODE_KEY=cuda-%d-%d", os.Getpid(), time.Now().UnixNano())), program
+			"HOLDFAST_GLOBAL="+checkpoints,
+			fmt.Sprintf("HOLDFAST_NODE_KEY=cuda-%d-%d", os.Getpid(), time.Now().UnixNano())), program
 	}
 }
 
