@@ -139,6 +139,9 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 			continue
 		}
 		st, err := os.Stat(link)
+		if strings.HasPrefix(to, "/memfd:") {
+			continue // memory that the program is making or passing on: CRIU has it
+		}
 		if err == nil && st.Mode().IsRegular() && strings.HasPrefix(to, "/") {
 			r.Files = append(r.Files, file{to, st.Size()})
 		}

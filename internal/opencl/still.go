@@ -34,15 +34,15 @@ type Still struct {
 }
 
 // Stop has a program stand still, once its commands have ended, for which it waits.
-func Stop(ctx context.Context, pid int, wait time.Duration) (s *Still, err error) {
+func Stop(ctx context.Context, pid int, wait time.Duration) (_ *Still, err error) {
 	c, err := call(ctx, pid)
 	if err != nil {
 		return nil, err
 	}
-	s = &Still{PID: pid, conn: c}
+	made := &Still{PID: pid, conn: c}
 	defer func() {
 		if err != nil {
-			s.Close()
+			made.Close()
 		}
 	}()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
@@ -58,10 +58,10 @@ func Stop(ctx context.Context, pid int, wait time.Duration) (s *Still, err error
 		closeAll(files)
 		return nil, err
 	}
-	s.Bytes = a.Bytes
-	s.Control, s.State, s.Ring = files[0], files[1], files[2]
-	s.Areas, s.Connections = files[3:3+a.Areas], files[3+a.Areas:]
-	return s, nil
+	made.Bytes = a.Bytes
+	made.Control, made.State, made.Ring = files[0], files[1], files[2]
+	made.Areas, made.Connections = files[3:3+a.Areas], files[3+a.Areas:]
+	return made, nil
 }
 
 // receiveFiles asks for files until it has all of them.
