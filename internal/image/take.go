@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"golang.org/x/sys/unix"
 )
@@ -40,10 +42,9 @@ const work = "criu.part"
 
 // Take takes an image of a process, and commits it. After an error, and without Kill, the program goes on.
 func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
-	children, err := os.ReadFile(proc(pid, "task/"+strconv.Itoa(pid)+"/children"))
-	if err == nil && len(children) > 0 {
+	if children := pause.Children(pid); len(children) > 0 {
 		return t, fmt.Errorf("it has started other processes (%s), which would not be in the image",
-			string(children[:len(children)-1]))
+			strings.Trim(fmt.Sprint(children), "[]"))
 	}
 	run := make([]byte, 16)
 	_, _ = rand.Read(run) // it never fails
@@ -196,7 +197,7 @@ func (r *record) describe(still *opencl.Still) (areas []*os.File, err error) {
 		return nil, err
 	}
 	for _, f := range still.Areas {
-		own, err := dup(f)
+		own, err := shm.Dup(f)
 		if err != nil {
 			return areas, err
 		}
@@ -278,12 +279,4 @@ func programEnd(f *os.File, peers map[uint64]uint64, sockets map[uint64]bool) (u
 		return n, nil
 	}
 	return 0, errors.New("a connection to its helper is not the program's")
-}
-
-func dup(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }

@@ -129,7 +129,7 @@ func (s *Server) received(what byte, files []*os.File) error {
 	case what == 'R' && len(files) == 1 && s.ring == nil:
 		r, err := newRing(files[0])
 		if err == nil {
-			r.file, err = dup(files[0])
+			r.file, err = shm.Dup(files[0])
 		}
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (s *Server) received(what byte, files []*os.File) error {
 		s.tasks.Go(s.serveRing)
 		return nil
 	case what == 'M' && len(files) == 1:
-		f, err := dup(files[0])
+		f, err := shm.Dup(files[0])
 		if err != nil {
 			return err
 		}
@@ -155,15 +155,6 @@ func (s *Server) received(what byte, files []*os.File) error {
 		return nil
 	}
 	return fmt.Errorf("%w: byte %q with %d files on the control socket", wire.ErrProtocol, what, len(files))
-}
-
-// dup gives the caller a file of its own.
-func dup(f *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // serve carries out the requests of one connection, after the answer to one from before, if any.

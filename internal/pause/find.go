@@ -81,6 +81,17 @@ func parents() map[int]int {
 	return of
 }
 
+// Children are the processes that any thread of a process has started, and that have not been collected.
+func Children(pid int) (list []int) {
+	for child, parent := range parents() {
+		if parent == pid {
+			list = append(list, child)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 func below(parents map[int]int, pid, top int) bool {
 	for range len(parents) + 1 {
 		if pid == top {

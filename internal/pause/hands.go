@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,15 @@ func Serve(ctx context.Context, supervisor, node string, signals <-chan os.Signa
 			return err
 		}
 	}
+}
+
+// NodeName is what Slurm calls this node, otherwise its host name.
+func NodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return cmp.Or(os.Getenv("SLURMD_NODENAME"), host)
 }
 
 // Suspending are the signals that suspend a job of Slurm, and that have it go on: the first does not stop this process

@@ -63,7 +63,7 @@ func (r *run) startPauses(ctx context.Context, local bool) (stop func()) {
 	p.tasks.Go(func() { p.follow(ctx) })
 	if local {
 		p.tasks.Go(func() {
-			if err := pause.Serve(ctx, r.supervisorValue(), nodeName(), nil); err != nil && ctx.Err() == nil {
+			if err := pause.Serve(ctx, r.supervisorValue(), pause.NodeName(), nil); err != nil && ctx.Err() == nil {
 				r.log.say("warning: the ranks cannot be paused: %v", err)
 			}
 		})
@@ -94,33 +94,29 @@ func (r *run) supervisorValue() string {
 	return value
 }
 
-// nodeName is what Slurm calls this node, otherwise its host name.
-func nodeName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return cmp.Or(os.Getenv("SLURMD_NODENAME"), host)
-}
-
-// publish says where commands ask for a pause.
-func (p *pauses) publish(ctx context.Context) (remove func()) {
-	dir, made := p.run.prog.Global, false
+// dirForCommands is the directory by which commands find the run: that of its checkpoints, or one of its own of the
+// given name, which is made if it is missing.
+func (r *run) dirForCommands(name string) (dir string, made bool, err error) {
+	dir = r.prog.Global
 	if dir == "" || storage.IsObjectStore(dir) {
-		dir = p.run.prog.Local
+		dir = r.prog.Local
 	}
-	var err error
 	if dir == "" {
-		dir = "holdfast-run"
+		dir = name
 		err = os.Mkdir(dir, 0o700)
-		made = err == nil
-		if errors.Is(err, os.ErrExist) {
+		if made = err == nil; errors.Is(err, os.ErrExist) {
 			err = nil
 		}
 	}
 	dir, aerr := filepath.Abs(dir)
+	return dir, made, errors.Join(err, aerr)
+}
+
+// publish says where commands ask for a pause.
+func (p *pauses) publish(ctx context.Context) (remove func()) {
+	dir, made, err := p.run.dirForCommands("holdfast-run")
 	var unpublish func()
-	if err = errors.Join(err, aerr); err == nil {
+	if err == nil {
 		unpublish, err = p.run.sup.Publish(ctx, dir)
 	}
 	if err != nil {

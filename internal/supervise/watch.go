@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +22,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/preload"
 	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
-	"github.com/holdfast-hpc/holdfast/storage"
 )
 
 // Watch starts a program once, whether it takes checkpoints or not, says what its ranks wait for and names deadlocks,
@@ -73,20 +71,8 @@ type watched struct {
 
 // serve lets holdfast status ask, in the directory that the program would write checkpoints to, or in one of its own.
 func (w *watched) serve(ctx context.Context) (stop func()) {
-	dir := w.prog.Global
-	if dir == "" || storage.IsObjectStore(dir) {
-		dir = w.prog.Local
-	}
-	var err error
-	if dir == "" {
-		dir = "holdfast-watch"
-		err = os.Mkdir(dir, 0o700)
-		if errors.Is(err, os.ErrExist) {
-			err = nil
-		}
-	}
-	dir, aerr := filepath.Abs(dir)
-	if err = cmp.Or(err, aerr); err == nil {
+	dir, _, err := w.dirForCommands("holdfast-watch")
+	if err == nil {
 		stop, err = w.job.Serve(ctx, dir, cmp.Or(w.opt.Interface, w.prog.Interface), slog.Default())
 	}
 	if err != nil {

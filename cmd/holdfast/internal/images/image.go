@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -111,16 +110,17 @@ func newImage() *cobra.Command {
 
 // save takes an image.
 func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) error {
-	pid, err := strconv.Atoi(args[0])
-	if err != nil || pid <= 0 {
-		return fmt.Errorf("%q is no process ID", args[0])
+	pids, err := verb.Processes(args)
+	if err != nil {
+		return err
 	}
-	served, err := pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid})
+	served, err := pause.FindAt(opencl.DoorPrefix, errNoOpenCL, pids)
 	if err != nil {
 		return err
 	}
 	if len(served) > 1 {
-		return fmt.Errorf("below process %d are %d OpenCL programs (%v): an image is of one", pid, len(served), served)
+		return fmt.Errorf("below process %d are %d OpenCL programs (%v): an image is of one", pids[0], len(served),
+			served)
 	}
 	o.take.Dir = o.dir
 	t, err := image.Take(cmd.Context(), served[0], o.take)

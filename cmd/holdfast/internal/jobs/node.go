@@ -145,14 +145,10 @@ func (o *nodeFlags) hands(ctx context.Context, log *slog.Logger) (stop func()) {
 	if supervisor == "" {
 		return func() {}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	signals, end := pause.Suspending(os.Getenv("SLURM_JOB_ID") != "")
 	go func() {
-		err := pause.Serve(ctx, supervisor, cmp.Or(os.Getenv("SLURMD_NODENAME"), host), signals)
+		err := pause.Serve(ctx, supervisor, pause.NodeName(), signals)
 		if err != nil && ctx.Err() == nil {
 			log.Warn("holdfast node: the ranks of this node cannot be paused", "error", err)
 		}

@@ -1,0 +1,35 @@
+package pause
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// TestChildren: a process that another thread than the main one has started is found, until it is collected.
+func TestChildren(t *testing.T) {
+	runtime.LockOSThread() // a test does not run on the main thread
+	defer runtime.UnlockOSThread()
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Children(os.Getpid()); !slices.Contains(got, c.Process.Pid) {
+		t.Errorf("got %v, want %d among them", got, c.Process.Pid)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Children(os.Getpid()); slices.Contains(got, c.Process.Pid) {
+		t.Errorf("got %v: %d is collected", got, c.Process.Pid)
+	}
+}
