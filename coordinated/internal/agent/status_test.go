@@ -82,7 +82,8 @@ func askRanks(dir string) error {
 			return fmt.Errorf("got %+v", st)
 		}
 		parked, blocked, running := st.States[0], st.States[1], st.States[2]
-		if parked.State != watch.StateParked || blocked.State != watch.StateBlocked {
+		if parked.State != watch.StateParked || blocked.State != watch.StateBlocked ||
+			running.State == watch.StateRestoring {
 			continue // not there yet
 		}
 		if blocked.Call != "Recv" || blocked.Waits != "from rank 2 tag 5" || blocked.Comm == "" ||
