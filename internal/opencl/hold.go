@@ -13,28 +13,27 @@ import (
 
 // holding lets a program's requests wait, as long as it is paused: they stay where the library has put them.
 type holding struct {
-	gate  sync.RWMutex // held for reading while a request is carried out
-	begun atomic.Bool  // somebody waits for it
+	gate    sync.RWMutex // held for reading while a request is carried out
+	control sync.RWMutex // the same for the control socket; taken after gate: a request may wait for an area from there
+	begun   atomic.Bool  // somebody waits for gate
 
 	mu    sync.Mutex
 	list  []*owed // those that may not be over, in the order in which they were carried out
 	limit int
 }
 
-// enter returns when a socket has something to read, or has ended, and the gate is open. leave must follow.
-func (h *holding) enter(raw syscall.RawConn) error {
+// enter returns when a socket has something to read, or has ended, and its gate is open, which it holds for reading.
+func enter(gate *sync.RWMutex, raw syscall.RawConn) error {
 	var b [1]byte
 	err := raw.Read(func(fd uintptr) bool {
 		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		return !errors.Is(err, unix.EAGAIN)
 	})
 	if err == nil {
-		h.gate.RLock()
+		gate.RLock()
 	}
 	return err
 }
-
-func (h *holding) leave() { h.gate.RUnlock() }
 
 // add keeps a request; the gate is held for reading.
 func (h *holding) add(o *owed) {
@@ -71,6 +70,7 @@ func (s *Server) quiet(wait time.Duration) (err error) {
 	locked := make(chan struct{})
 	go func() {
 		s.held.gate.Lock()
+		s.held.control.Lock()
 		close(locked)
 	}()
 	defer func() {
@@ -103,9 +103,10 @@ func (s *Server) quiet(wait time.Duration) (err error) {
 	}
 }
 
-// goOn opens the gate.
+// goOn opens the gates.
 func (s *Server) goOn() {
 	s.held.begun.Store(false)
+	s.held.control.Unlock()
 	s.held.gate.Unlock()
 }
 

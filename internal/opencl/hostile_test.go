@@ -25,6 +25,7 @@ type hostile struct {
 	control *net.UnixConn
 	conn    net.Conn
 	ring    []byte // that it shares
+	server  *Server
 	served  chan error
 }
 
@@ -54,8 +55,8 @@ func newHostile(t *testing.T) *hostile {
 		t.Fatal(err)
 	}
 	mine, its := pair(t)
-	h := &hostile{t: t, control: mine, served: make(chan error, 1)}
-	go func() { h.served <- Serve(context.Background(), its, Options{Select: sel}) }()
+	h := &hostile{t: t, control: mine, server: newServer(its, Options{Select: sel}), served: make(chan error, 1)}
+	go func() { h.served <- h.server.run(context.Background(), nil) }()
 	f, err := sealed(wire.RingData + wire.RingBytes)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,9 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
 // TestKeptFileDamaged: the state of a paused program is read as it was written, and refused when any byte of it has
@@ -88,5 +91,48 @@ func TestPausedAndCheckpoints(t *testing.T) {
 	s = &Server{resumed: true}
 	if err := s.matchByOrder(); codeOf(err) != clInvalidOperation {
 		t.Errorf("a checkpoint after a pause: got %v", err)
+	}
+}
+
+// TestQuietAwaitsArea: a request that waits for its area, which is still on the control socket, is carried out by a
+// program that is about to be paused.
+func TestQuietAwaitsArea(t *testing.T) {
+	h := newHostile(t)
+	h.populate()
+	h.put(inRing(wire.OpAreaWait, 5, pack(uint64(1))))
+	until := func(what string, reached func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !reached(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	areas := &h.server.areas
+	until("the request is not carried out", func() bool {
+		areas.mu.Lock()
+		defer areas.mu.Unlock()
+		return areas.more != nil
+	})
+	quiet := make(chan error, 1)
+	go func() { quiet <- h.server.quiet(5 * time.Second) }()
+	until("nobody waits for the gate", func() bool {
+		open := h.server.held.gate.TryRLock()
+		if open {
+			h.server.held.gate.RUnlock()
+		}
+		return !open
+	})
+	f, err := sealed(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.give('M', f)
+	if err := <-quiet; err != nil {
+		t.Fatalf("a pause while a request waits for its area: %v", err)
+	}
+	h.server.goOn()
+	if got := h.ask(wire.OpAreaWait, uint64(1)); got != 0 {
+		t.Errorf("it goes on with status %d", got)
 	}
 }

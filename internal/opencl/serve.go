@@ -89,11 +89,11 @@ func (s *Server) accept() error {
 		return err
 	}
 	for {
-		if err := s.held.enter(raw); err != nil {
+		if err := enter(&s.held.control, raw); err != nil {
 			return err
 		}
 		err := s.acceptOne(oob)
-		s.held.leave()
+		s.held.control.RUnlock()
 		if err != nil {
 			return err
 		}
@@ -189,7 +189,7 @@ func (s *Server) serve(c *connection, first func() error) {
 
 // serveNext carries out the next request of a connection and answers it. An error ends the service.
 func (h *handler) serveNext(raw syscall.RawConn) error {
-	if err := h.held.enter(raw); err != nil {
+	if err := enter(&h.held.gate, raw); err != nil {
 		return err
 	}
 	m, err := wire.ReadRequest(h.conn)
@@ -203,7 +203,7 @@ func (h *handler) serveNext(raw syscall.RawConn) error {
 	} else if err == nil {
 		r, o, err = h.carryOut(m)
 	}
-	h.held.leave()
+	h.held.gate.RUnlock()
 	if err != nil || r == nil {
 		return err
 	}
