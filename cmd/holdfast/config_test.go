@@ -138,13 +138,17 @@ func settingsPage(values []config.Value) string {
 		"Keys with a dot may be nested:\n\n" +
 		"    global: /lustre/me/checkpoints\n    mtbf: 24h\n    control:\n      interface: ib0\n\n" +
 		"`holdfast config` shows what is in force, `holdfast config KEY` explains a key, and\n" +
-		"`holdfast config --example` writes a `holdfast.yaml` with all keys as comments.\n")
+		"`holdfast config --example` writes a `holdfast.yaml` with all keys as comments.\n\n" +
+		"A duration is `90s`, `10m` or `24h`. A number of bytes is `500M` or `2GiB`. A number of epochs is `4`.\n" +
+		"Signals are a list of USR1, USR2, TERM, HUP, INT, URG, WINCH and XCPU.\n")
+	example := regexp.MustCompile(`,? such as (\d[^,]*(, 10m or 24h)?)|list of USR1.*XCPU`)
 	for i, v := range values {
 		if i == 0 || v.Group != values[i-1].Group {
 			fmt.Fprintf(&b, "\n## %s%s\n\n| key | default | what it is | what it may be |\n|---|---|---|---|\n",
 				strings.ToUpper(v.Group[:1]), v.Group[1:])
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Key, v.Default, v.Help, v.Allowed)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Key, v.Default, v.Help,
+			strings.ReplaceAll(example.ReplaceAllString(v.Allowed, ""), "a , or none", "signals, or none"))
 	}
 	b.WriteString("\n## Variables that are no keys\n\n| variable | what it is |\n|---|---|\n")
 	for _, v := range config.Variables {

@@ -30,18 +30,27 @@ var Variables = []Variable{
 	{"HOLDFAST_ROOT", "directory of the installation, for users; the module file sets it"},
 	{"HOLDFAST_BUILD_CACHE", "directory for kernels that NVRTC has compiled, off for none; by default " +
 		"~/.cache/holdfast"},
-	{OpenCLLogVar, "1: the command that serves an OpenCL program logs each call that fails, with the reason"},
-	{OpenCLVendorsVar, "OCL_ICD_VENDORS of that command"},
-	{"HOLDFAST_CUDA_DRIVER", "libcuda.so.1 of CUDA's driver, for libholdfast-cuda; by default the one in " +
-		"LD_LIBRARY_PATH or in the directories of distributions"},
-	{CUDAPauseVar, "on: holdfast pause can have the program give up its GPU; holdfast run --cuda sets it"},
-	{"HOLDFAST_CUDA_ARENA", "on or off: libholdfast-cuda maps the program's device memory itself, at fixed " +
-		"addresses; by default as HOLDFAST_CUDA_PAUSE"},
-	{"HOLDFAST_CUDA_CHECK", "how often libholdfast-cuda rolls a program's device memory back in place, to test it"},
-	{"HOLDFAST_CUDA_SEED", "draws the moments of those roll backs; by default 1"},
-	{"HOLDFAST_CUDA_CALLS", "the launches and copies that they are among, from the first; by default 1000"},
-	{"HOLDFAST_CUDA_WAIT", "seconds that one waits for the device and other threads; by default 60"},
-	{"HOLDFAST_CUDA_LIST", "file for the device memory that libholdfast-cuda knows of when the program ends"},
+	{OpenCLLogVar, "1: the command that serves an OpenCL program reports failed calls, with the reason, on " +
+		"standard error"},
+	{OpenCLVendorsVar, "OCL_ICD_VENDORS of that command, for a device without remote="},
+	{"HOLDFAST_MPI_CUT", "tests libholdfast-mpi: N drains before every Nth MPI call, rN before one in N at random"},
+	{"HOLDFAST_CUDA_DRIVER", "libcuda.so.1 of CUDA's driver, for libholdfast-cuda; by default the first in " +
+		"LD_LIBRARY_PATH or in the usual directories of distributions, containers and WSL"},
+	{CUDAPauseVar, "on: the program can be paused, and its launches and copies pass the gate; holdfast run --cuda " +
+		"sets it"},
+	{"HOLDFAST_CUDA_ARENA", "on: libholdfast-cuda maps plain device memory itself, at fixed addresses; off: it only " +
+		"notes the driver's; by default as HOLDFAST_CUDA_PAUSE"},
+	{"HOLDFAST_CUDA_IPC", "on, the default: other processes can open memory of the arena (cudaIpcGetMemHandle), as " +
+		"CUDA-aware MPI and torch.multiprocessing do; off: such calls fail with CUDA_ERROR_NOT_SUPPORTED, and " +
+		"programs that have another way can be paused"},
+	{"HOLDFAST_CUDA_CHECK", "number of roll backs of device memory in place, which test libholdfast-cuda; 0: none, but " +
+		"launches and copies pass the gate, to measure its cost"},
+	{"HOLDFAST_CUDA_SEED", "chooses the moments of the roll backs, the same ones for one seed; by default 1"},
+	{"HOLDFAST_CUDA_CALLS", "the moments are among this number of first launches and copies, by default 1000; each " +
+		"range is half of the next, so that short programs meet some"},
+	{"HOLDFAST_CUDA_WAIT", "seconds that a roll back waits for the device and for calls of other threads; by default 60"},
+	{"HOLDFAST_CUDA_LIST", "file for the ledger of device memory at the end of the program, which is one process: order, " +
+		"kind, address, bytes, context, file and offset of the caller"},
 	{PreloadVar, "libraries for the ranks of srun; holdfast run sets it"},
 	{WatchVar, "how the ranks of a program reach the holdfast run --watch that started it, which sets it"},
 	{HandsVar, "how a node daemon reaches the holdfast run --cuda that started it, which sets it"},
