@@ -43,14 +43,15 @@ var Variables = []Variable{
 	{"HOLDFAST_CUDA_IPC", "on, the default: other processes can open memory of the arena (cudaIpcGetMemHandle), as " +
 		"CUDA-aware MPI and torch.multiprocessing do; off: such calls fail with CUDA_ERROR_NOT_SUPPORTED, and " +
 		"programs that have another way can be paused"},
-	{"HOLDFAST_CUDA_CHECK", "number of roll backs of device memory in place, which test libholdfast-cuda; 0: none, but " +
-		"launches and copies pass the gate, to measure its cost"},
+	{"HOLDFAST_CUDA_CHECK", "number of roll backs of device memory in place, which test libholdfast-cuda; 0: none, " +
+		"but launches and copies pass the gate, to measure its cost"},
 	{"HOLDFAST_CUDA_SEED", "chooses the moments of the roll backs, the same ones for one seed; by default 1"},
 	{"HOLDFAST_CUDA_CALLS", "the moments are among this number of first launches and copies, by default 1000; each " +
 		"range is half of the next, so that short programs meet some"},
-	{"HOLDFAST_CUDA_WAIT", "seconds that a roll back waits for the device and for calls of other threads; by default 60"},
-	{"HOLDFAST_CUDA_LIST", "file for the ledger of device memory at the end of the program, which is one process: order, " +
-		"kind, address, bytes, context, file and offset of the caller"},
+	{"HOLDFAST_CUDA_WAIT", "seconds that a roll back waits for the device and for calls of other threads; by " +
+		"default 60"},
+	{"HOLDFAST_CUDA_LIST", "file for the ledger of device memory at the end of the program, which is one process: " +
+		"order, kind, address, bytes, context, file and offset of the caller"},
 	{PreloadVar, "libraries for the ranks of srun; holdfast run sets it"},
 	{WatchVar, "how the ranks of a program reach the holdfast run --watch that started it, which sets it"},
 	{HandsVar, "how a node daemon reaches the holdfast run --cuda that started it, which sets it"},

@@ -114,7 +114,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestVariables: the sources know each variable that a page names, or it stands for a setting.
+// TestVariables: the sources know each variable that a page names, or it stands for a setting. SETTINGS.md has each
+// variable that a page for users names: Holdfast warns of others.
 func TestVariables(t *testing.T) {
 	settings := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|").FindAllStringSubmatch(
@@ -139,6 +140,23 @@ func TestVariables(t *testing.T) {
 	}
 	if found := wrong("HOLDFAST_INTERVAL HOLDFAST_INTERVALL HOLDFAST_BIN"); len(found) != 1 {
 		t.Errorf("a wrong variable: found %q", found)
+	}
+	known := read(t, "docs/SETTINGS.md")
+	missing := func(page string) (names []string) {
+		for _, name := range variable.FindAllString(page, -1) {
+			if !settings[name] && !ofTests.MatchString(name) && !strings.Contains(known, "| `"+name+"` |") {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	for name, page := range pages(t) {
+		if found := missing(page); strings.HasPrefix(name, "docs/") && len(found) > 0 {
+			t.Errorf("%s names %q, which SETTINGS.md has not", name, found)
+		}
+	}
+	if found := missing("HOLDFAST_INTERVAL HOLDFAST_YIELD_DIR HOLDFAST_BIN"); len(found) != 1 {
+		t.Errorf("a variable that is missing in SETTINGS.md: found %q", found)
 	}
 }
 
