@@ -23,7 +23,8 @@ func (c *Comm) layout(op call.Op, what string, counts, displs []int, n int) (cs,
 		return nil, nil, c.badLength(op, "%s: %d counts and %d displacements for %d ranks",
 			what, len(counts), len(displs), c.size)
 	}
-	cs, ds = make([]int32, c.size), make([]int32, c.size)
+	both := make([]int32, 2*c.size)
+	cs, ds = both[:c.size:c.size], both[c.size:]
 	at := 0
 	for i, k := range counts {
 		if displs != nil {

@@ -24,7 +24,7 @@ var twin []byte
 const (
 	goalAdded   = bench.AtMost(60)   // ns a message
 	goalArmed   = bench.AtMost(20)   // ns a call
-	goalMallocs = bench.AtMost(0.01) // per call: the Go runtime itself makes some now and then
+	goalMallocs = bench.AtMost(0.13) // per call: one of the eight makes an array, and the Go runtime itself some
 )
 
 // Run measures under every MPI that is installed. The Go and the C program take turns, so that a
