@@ -108,7 +108,6 @@ func jobOf(l *mpirun.Launcher, ranks int, dir string, limit time.Duration, env, 
 // A start is a Launch in terms of the suite.
 type start struct {
 	work      float64
-	window    int    // 0: the default
 	device    string // empty: that of the options
 	directory string // below the benchmark's, for checkpoints; empty: no library
 	fresh     bool   // empties the directory first
@@ -122,9 +121,6 @@ type start struct {
 func (s *suite) run(ctx context.Context, a app, st start) (*Times, string, error) {
 	l := Launch{App: a.name, BinDir: s.o.BinDir, Work: st.work, Big: s.big, Dir: s.dir, Launcher: s.launcher,
 		Ranks: s.o.Ranks, Device: cmp.Or(st.device, s.o.Device), Out: st.out}
-	if st.window != 0 {
-		l.Args = append(l.Args, "-window", strconv.Itoa(st.window))
-	}
 	if st.stopAfter > 0 {
 		l.Args = append(l.Args, "-stop-after", strconv.Itoa(st.stopAfter))
 	}

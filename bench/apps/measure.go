@@ -8,12 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/bench"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/daly"
 )
-
-// noWindow is the window that has no bound, as the applications' flag has it.
-const noWindow = -1
 
 // checkpointsPerRun is about how many checkpoints a run with an interval takes.
 const checkpointsPerRun = 4
@@ -26,20 +22,16 @@ type measured struct {
 
 	until time.Time // when the rounds should be over; zero: after Options.Runs
 
-	without, armed, checkpointed bench.Samples         // the steps
-	windows                      map[int]bench.Samples // by window, without the library
-	interval                     time.Duration         // of checkpointed
-	taken                        int                   // checkpoints in a run of checkpointed
-	blocked                      bench.Samples         // one for each checkpoint
+	without, armed, checkpointed bench.Samples // the steps
+	interval                     time.Duration // of checkpointed
+	taken                        int           // checkpoints in a run of checkpointed
+	blocked                      bench.Samples // one for each checkpoint
 	durable                      map[string]bench.Samples
 	bytes                        int64 // of rank 0 in a checkpoint
 	restart                      bench.Samples
 	parts                        []part        // of restart, in order
 	opened                       bench.Samples // what opening the checkpointer took before it
 	raw                          bench.Set
-
-	whole, wholeArmed bench.Samples // the steps of a run of a whole Daly interval
-	wholeTaken        int
 }
 
 // part is one part of a restart.
@@ -60,13 +52,10 @@ func (m *measured) addPart(name string, took float64) {
 
 // all runs the suite for one application.
 func (m *measured) all(ctx context.Context) error {
-	m.windows, m.durable = map[int]bench.Samples{}, map[string]bench.Samples{}
+	m.durable = map[string]bench.Samples{}
 	steps := []func(context.Context) error{m.calibrate, m.rounds}
 	if m.wants(caseCheckpoint) || m.wants(caseRestart) {
 		steps = append(steps, m.baselines)
-	}
-	if m.o.Whole {
-		steps = append(steps, m.wholeInterval)
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -134,14 +123,6 @@ func (m *measured) round(i int) []func(context.Context) error {
 	if m.wants(caseArmed) || m.wants(caseCheckpoint) {
 		steps = append(steps, m.loop(start{directory: "armed", fresh: true},
 			func(s float64) { m.armed = append(m.armed, s) }))
-	}
-	if m.wants(caseWindows) {
-		for _, w := range append(slices.Clone(m.o.Windows), noWindow) {
-			if w != gpustate.DefaultWindow || !m.wants(caseArmed) { // armed has that
-				steps = append(steps, m.loop(start{window: w},
-					func(s float64) { m.windows[w] = append(m.windows[w], s) }))
-			}
-		}
 	}
 	if i%2 == 1 {
 		slices.Reverse(steps)
@@ -246,33 +227,11 @@ func (m *measured) daly() time.Duration {
 	return daly.Interval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
 }
 
-// wholeInterval runs for one and a half Daly intervals, with one checkpoint and without.
-func (m *measured) wholeInterval(ctx context.Context) error {
-	every := m.daly()
-	m.Step("%s: a whole Daly interval, %v", m.app.name, every.Round(time.Second))
-	work := m.work * 1.5 * every.Seconds() / m.armed.Median()
-	for _, way := range []struct {
-		to    *bench.Samples
-		every time.Duration
-	}{{&m.wholeArmed, 0}, {&m.whole, every}} {
-		t, _, err := m.run(ctx, m.app, start{work: work, directory: "whole", fresh: true, every: way.every})
-		if err != nil {
-			return err
-		}
-		*way.to = append(*way.to, t.Loop)
-		m.wholeTaken = len(t.Epochs)
-	}
-	return nil
-}
-
 // rows are the results.
 func (m *measured) rows() []bench.Row {
 	var out []bench.Row
 	if m.wants(caseArmed) {
 		out = append(out, m.row("steps, no library").Of(m.without, nil, nil), m.armedRow())
-	}
-	if m.wants(caseWindows) {
-		out = append(out, m.windowRows()...)
 	}
 	if m.wants(caseCheckpoint) {
 		out = append(out, m.checkpointRows()...)
@@ -285,16 +244,6 @@ func (m *measured) rows() []bench.Row {
 
 func (m *measured) row(format string, args ...any) bench.Row {
 	return bench.Row{Case: m.caseName(), Metric: fmt.Sprintf(format, args...), Unit: "s"}
-}
-
-func (m *measured) windowRows() (out []bench.Row) {
-	m.windows[gpustate.DefaultWindow] = append(m.windows[gpustate.DefaultWindow], m.without...)
-	for _, w := range slices.Sorted(maps.Keys(m.windows)) {
-		if w != noWindow && len(m.windows[w]) > 0 {
-			out = append(out, m.row("command window %d / none", w).Fastest(m.windows[w], m.windows[noWindow], nil))
-		}
-	}
-	return out
 }
 
 func (m *measured) checkpointRows() []bench.Row {
@@ -310,10 +259,6 @@ func (m *measured) checkpointRows() []bench.Row {
 	daly, mtbf := m.daly().Seconds(), short(m.o.MTBF)
 	out = append(out, m.row("Daly interval at MTBF %s, from a checkpoint's cost / armed", mtbf).
 		Of(bench.Samples{daly + m.extra()}, bench.Samples{daly}, goalDaly))
-	if m.whole != nil {
-		out = append(out, m.row("Daly interval at MTBF %s, %d taken / armed", mtbf, m.wholeTaken).Of(m.whole,
-			m.wholeArmed, goalDaly))
-	}
 	return out
 }
 

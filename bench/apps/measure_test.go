@@ -64,13 +64,12 @@ func TestRound(t *testing.T) {
 		cases []string
 		want  [2]int // steps of the first and of further rounds
 	}{
-		{nil, [2]int{2 + 3 + 2, 2 + 3 + 2}},
+		{nil, [2]int{2 + 2, 2 + 2}},
 		{[]string{"armed"}, [2]int{2, 2}},
 		{[]string{"restart"}, [2]int{2, 1}},
 		{[]string{"checkpoint"}, [2]int{2, 2}},
-		{[]string{"windows"}, [2]int{3, 3}},
 	} {
-		m := &measured{suite: &suite{o: Options{Cases: c.cases, Windows: []int{2, 5}}}}
+		m := &measured{suite: &suite{o: Options{Cases: c.cases}}}
 		for i, want := range c.want {
 			if got := len(m.round(i)); got != want {
 				t.Errorf("%v, round %d: %d steps, want %d", c.cases, i, got, want)

@@ -30,9 +30,7 @@ type Options struct {
 	Ranks   int
 	Seconds float64 // of a run's steps, about
 	Size    string  // "small", "big", or empty: big on a device with memory of its own
-	Windows []int   // besides none
 	MTBF    time.Duration
-	Whole   bool // makes a run of one whole Daly interval, too
 	// Cases are some of Cases; nil: all.
 	Cases []string
 	// Bind says what the launcher binds ranks to, such as core or numa; empty: to
@@ -44,11 +42,10 @@ type Options struct {
 }
 
 // Cases are the parts of the suite.
-var Cases = []string{caseArmed, caseWindows, caseCheckpoint, caseRestart}
+var Cases = []string{caseArmed, caseCheckpoint, caseRestart}
 
 const (
 	caseArmed      = "armed"
-	caseWindows    = "windows"
 	caseCheckpoint = "checkpoint"
 	caseRestart    = "restart"
 )
@@ -183,9 +180,6 @@ func (o *Options) isBig() (bool, error) {
 func (o *Options) steps(runs int) int {
 	if len(o.Moves) > 0 {
 		return 1 + len(o.Moves)
-	}
-	if o.Whole {
-		return runs + 3
 	}
 	return runs + 2
 }

@@ -120,32 +120,3 @@ func (s *suite) applications(ctx context.Context) error {
 	}
 	return nil
 }
-
-// windows measures what a bound of unfinished commands costs a remote program.
-func (s *suite) windows(ctx context.Context) error {
-	for _, name := range s.apps("windows") {
-		if s.Late(name, "windows") {
-			continue
-		}
-		load, err := s.load(ctx, name, s.o.Seconds/2)
-		if err != nil {
-			return err
-		}
-		bounds := []int{-1, 50, 20, 10, 5, 2, 1}
-		values := map[int]bench.Samples{}
-		for range max(s.Runs/2, 1) {
-			for _, n := range bounds {
-				t, err := s.timed(ctx, name, load, s.at(s.a, s.a.unix), "-window", fmt.Sprint(n))
-				if err != nil {
-					return err
-				}
-				values[n] = append(values[n], t)
-			}
-		}
-		for _, n := range bounds[1:] {
-			s.Add(bench.Row{Case: name, Metric: fmt.Sprintf("steps, window %d, unix socket", n),
-				Unit: "s"}.Fastest(values[n], values[-1], nil))
-		}
-	}
-	return nil
-}

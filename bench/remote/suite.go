@@ -27,7 +27,7 @@ type Options struct {
 }
 
 // Cases are the parts of the suite, in order.
-var Cases = []string{"bandwidth", "launches", "apps", "windows", "migration", "balance"}
+var Cases = []string{"bandwidth", "launches", "apps", "migration", "balance"}
 
 type suite struct {
 	*bench.Runner
@@ -63,7 +63,7 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.a.stop(), s.b.stop()) }()
 	for i, step := range []func(context.Context) error{
-		s.bandwidth, s.launches, s.applications, s.windows, s.migration, s.balance} {
+		s.bandwidth, s.launches, s.applications, s.migration, s.balance} {
 		if !slices.Contains(o.Cases, Cases[i]) {
 			continue
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 func newBenchApps() *cobra.Command {
 	s := &benchSuite{}
-	o := apps.Options{Ranks: 2, MTBF: 24 * time.Hour, Windows: []int{2, 5, 10, 20}}
+	o := apps.Options{Ranks: 2, MTBF: 24 * time.Hour}
 	cmd := s.command(&cobra.Command{
 		Use:   "apps",
 		Short: "measure what the library costs applications",
@@ -33,13 +32,10 @@ func newBenchApps() *cobra.Command {
 	f.IntVar(&s.Runs, "runs", 2, "number of rounds; each runs every case once")
 	f.Float64Var(&o.Seconds, "seconds", 0.5, "about how long the steps of a run take")
 	f.StringVar(&o.Size, "size", "", "small or big (default: as the device is)")
-	f.IntSliceVar(&o.Windows, "windows", o.Windows, fmt.Sprintf("command windows besides the default, %d, and none",
-		gpustate.DefaultWindow))
 	f.DurationVar(&o.MTBF, "mtbf", o.MTBF, "mean time between failures for the Daly interval")
 	f.StringSliceVar(&o.Moves, "moves", nil, "restart at these places and compare results, such as same,swap,pocl")
 	f.StringSliceVar(&o.Cases, "cases", nil, "parts of the suite (default: all)")
 	f.DurationVar(&s.Budget, "time", 0, "how long all of it may take, such as 4m; rounds that do not fit are left out")
 	f.StringVar(&o.Bind, "bind", "", "what mpirun binds each rank to, such as core or numa (default: nothing)")
-	f.BoolVar(&o.Whole, "whole", false, "also run each application for a whole Daly interval")
 	return cmd
 }
