@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/bench/cut/scale"
 	_ "github.com/holdfast-hpc/holdfast/gpustate/gputest" // brings the fake
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 )
@@ -31,26 +29,6 @@ func TestBenchPlot(t *testing.T) {
 	}
 	if code, _, errs := run(t, "plot", other); code != cli.NoLook || !strings.Contains(errs, "line 1") {
 		t.Errorf("a file of something else: exit code %d, %s", code, errs)
-	}
-}
-
-// TestSimulateJSON: the simulated protocol is one object for each program.
-func TestSimulateJSON(t *testing.T) {
-	code, out, errs := run(t, "cut", "--simulate", "32", "--json")
-	if code != cli.Good {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
-	for l := range strings.Lines(out) {
-		var r scale.Result
-		if err := json.Unmarshal([]byte(l), &r); err != nil {
-			t.Errorf("%v in %q", err, l)
-		}
-	}
-	if strings.Count(out, "\n") != len(scale.Shapes()) {
-		t.Errorf("got\n%swant %d lines", out, len(scale.Shapes()))
-	}
-	if code, out, _ := run(t, "cut", "--simulate", "32"); code != cli.Good || strings.Contains(out, "CASE") {
-		t.Errorf("exit code %d and\n%swant the table of the simulation alone", code, out)
 	}
 }
 
@@ -83,7 +61,7 @@ func TestBenchNumbers(t *testing.T) {
 	for _, args := range []string{
 		"storage --runs 0", "storage --procs 2,0", "storage --mib -1", "apps --ranks 0", "apps --runs 0",
 		"apps --seconds 0",
-		"apps --time -1s", "cut --epochs 0", "cut --simulate -3", "mpi --runs 0", "gpu --gib 0,1", "peers --mib 0",
+		"apps --time -1s", "cut --epochs 0", "mpi --runs 0", "gpu --gib 0,1", "peers --mib 0",
 		"apps --seconds NaN",
 	} {
 		f := strings.Fields(args)
