@@ -3,9 +3,11 @@ package record
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"hash/crc32"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,20 +68,14 @@ func documentedBytes(t *testing.T, which string) []byte {
 	return got
 }
 
+// dump writes lines of 16 bytes in groups of 4.
 func dump(b []byte) string {
 	var s strings.Builder
-	for len(b) > 0 {
-		n := min(16, len(b))
-		s.WriteString(strings.TrimSpace(hexed(b[:n])) + "\n")
-		b = b[n:]
-	}
-	return s.String()
-}
-
-func hexed(b []byte) string {
-	var s strings.Builder
-	for _, c := range b {
-		s.WriteString(hex.EncodeToString([]byte{c}) + " ")
+	for line := range slices.Chunk(b, 16) {
+		for word := range slices.Chunk(line, 4) {
+			fmt.Fprintf(&s, "%x ", word)
+		}
+		s.WriteByte('\n')
 	}
 	return s.String()
 }

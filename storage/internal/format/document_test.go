@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -175,13 +176,17 @@ func decodeExamples(t *testing.T, shown map[string][]byte) {
 	}
 }
 
-// dump writes lines of offset and 16 bytes, without the lines that are zero.
+// dump writes lines of offset and 16 bytes in groups of 4, without the lines that are zero.
 func dump(b []byte) string {
 	var s strings.Builder
 	for i := 0; i < len(b); i += 16 {
 		line := b[i:min(i+16, len(b))]
 		if format.NonZero(line) >= 0 || i+16 >= len(b) {
-			fmt.Fprintf(&s, "%05x: % x\n", i, line)
+			fmt.Fprintf(&s, "%05x:", i)
+			for word := range slices.Chunk(line, 4) {
+				fmt.Fprintf(&s, " %x", word)
+			}
+			s.WriteByte('\n')
 		}
 	}
 	return s.String()
