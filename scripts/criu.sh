@@ -2,15 +2,21 @@
 # Builds CRIU for holdfast image, from Debian's source of a release that works on today's kernels: 3.17 of Debian 12
 # fails from Linux 6.13 on. Needs no root, a minute, and the packages of which it names those that are missing.
 # usage: criu.sh DIR    (afterwards: holdfast image --criu DIR/sbin/criu, or DIR/sbin in PATH)
+#        criu.sh --packages
 set -eu
 [ $# = 1 ] || {
-	sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,5s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
+packages="gcc make pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-dev libprotobuf-c-dev libnl-3-dev
+	libcap-dev libnet1-dev libbsd-dev uuid-dev"
+[ "$1" != --packages ] || {
+	echo "$packages"
+	exit 0
+}
 missing=""
-for p in gcc make pkg-config protobuf-compiler protobuf-c-compiler libprotobuf-dev libprotobuf-c-dev libnl-3-dev \
-	libcap-dev libnet1-dev libbsd-dev uuid-dev; do
+for p in $packages; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
 done
 [ -z "$missing" ] || {
@@ -53,7 +59,7 @@ END
 tar -xf "criu_$version.orig.tar.xz"
 cd "criu-$version"
 # The libraries that are left out serve networks of containers.
-make -j"${JOBS:-$(nproc)}" criu/criu WERROR=0 NO_GNUTLS=1 >"$dir/make.log" 2>&1 || {
+make -j"${JOBS:-$(nproc)}" criu/criu WERROR=0 NO_GNUTLS=1 USERCFLAGS=-g0 >"$dir/make.log" 2>&1 || {
 	tail -n 20 "$dir/make.log" >&2
 	exit 1
 }

@@ -49,12 +49,37 @@ case $purpose in
 test | all) ! apt-cache show clang-format-15 >/dev/null 2>&1 || packages="$packages clang-format-15" ;;
 esac
 
+# Images of processes need CRIU 4.1. Debian 12 has an older one: the tests get one of their own, which is built once.
+own_criu=""
+case $purpose in
+test | all)
+	case $(apt-cache show criu 2>/dev/null | sed -n 's/^Version: //p' | head -n 1) in
+	"" | [0-3].* | 4.0*)
+		own_criu=${XDG_CACHE_HOME:-$HOME/.cache}/holdfast-tests/criu
+		packages="$packages $(sh scripts/criu.sh --packages)"
+		;;
+	*) packages="$packages criu" ;;
+	esac
+	;;
+esac
+
 missing=""
 for p in $packages; do
 	state=$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null || true)
 	[ "$state" = installed ] || missing="$missing $p"
 done
-[ -n "$missing" ] || exit 0
+
+build_criu() {
+	[ -n "$own_criu" ] && [ ! -x "$own_criu/sbin/criu" ] || return 0
+	echo "setup: building CRIU, which takes a minute" >&2
+	said=$(sh scripts/criu.sh "$own_criu" 2>&1) ||
+		echo "setup: no CRIU, so tests of images skip: $(echo "$said" | tail -n 1)" >&2
+}
+
+[ -n "$missing" ] || {
+	build_criu
+	exit 0
+}
 
 if [ "$(id -u)" -ne 0 ]; then
 	fail "missing packages, and installing them needs root: sudo apt-get install$missing"
@@ -95,3 +120,4 @@ if ! install; then
 		fail "apt-get could not install$missing"
 	fi
 fi
+build_criu

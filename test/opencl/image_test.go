@@ -17,11 +17,11 @@ import (
 
 var imageCount = flag.Int("images", 2, "images of each program at random moments")
 
-// criuForTests finds a CRIU that works here: the one that `sh scripts/criu.sh bin/criu` has built, or the one in PATH.
+// criuForTests finds a CRIU that works here: the one that scripts/setup.sh has built, or the one in PATH.
 func criuForTests(t *testing.T) string {
 	t.Helper()
-	here, err := filepath.Abs("../../bin/criu/sbin/criu")
-	if err != nil || !exists(here) {
+	here, err := os.UserCacheDir()
+	if here = filepath.Join(here, "holdfast-tests/criu/sbin/criu"); err != nil || !exists(here) {
 		here = ""
 	}
 	c, err := image.FindCRIU(t.Context(), here)
