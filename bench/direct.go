@@ -14,14 +14,14 @@ import (
 const directBlock = 4 << 20
 
 // WriteDirect makes data durable in a file in the fastest way: into reserved space, with several
-// direct writes in flight. data begins on a page boundary and is whole pages. Where the file system
+// direct writes in flight. data begins on a page boundary and is whole pages. If the file system
 // refuses O_DIRECT, the error matches errors.ErrUnsupported.
 func WriteDirect(name string, data []byte, lanes int) error {
 	f, err := openDirect(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
-	_ = unix.Fallocate(int(f.Fd()), 0, 0, int64(len(data))) // where that is not to be had, without
+	_ = unix.Fallocate(int(f.Fd()), 0, 0, int64(len(data))) // without it if the file system cannot
 	err = inLanes(data, lanes, func(p []byte, off int64) error { _, err := f.WriteAt(p, off); return err })
 	if err == nil {
 		err = f.Sync()

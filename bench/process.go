@@ -71,7 +71,7 @@ func Measure(ctx context.Context, j mpirun.Job, want ...string) (Figures, error)
 	return ReadFigures(out, want...)
 }
 
-// Process is a process of a suite that does what it is told, and answers.
+// Process is a process of a suite that carries out commands, and answers.
 type Process struct {
 	*exec.Cmd
 	in  io.WriteCloser
@@ -79,7 +79,7 @@ type Process struct {
 	dec *json.Decoder
 }
 
-// answer is what a Process says when it has done what it was told.
+// answer is a Process's reply to a command that it has carried out.
 type answer struct {
 	Err   string
 	Reply any
@@ -121,7 +121,7 @@ func (p *Process) Do(command, reply any) error {
 // Close ends the process.
 func (p *Process) Close() error { return errors.Join(p.in.Close(), p.Wait()) }
 
-// Answer does what the other end of a Process is told, until there is no more.
+// Answer carries out the commands of the other end of a Process, until there are no more.
 func Answer[Command, Reply any](in io.Reader, out io.Writer, do func(Command, *Reply) error) error {
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {

@@ -27,7 +27,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestAnswer: a process does what it is told until there is no more, and an error is an answer.
+// TestAnswer: a process carries out commands until there are no more, and an error is an answer.
 func TestAnswer(t *testing.T) {
 	inside, outside := io.Pipe()
 	answers, replies := io.Pipe()
@@ -54,7 +54,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestServe: a server is there when it says so, is stopped, and says why it does not start.
+// TestServe: a server is there when it says so, is stopped, and reports the reason if it does not start.
 func TestServe(t *testing.T) {
 	ready := func(line string) bool { return line == "ready" }
 	script := "echo hello; echo ready; echo oops >&2; exec sleep 600"

@@ -5,7 +5,7 @@
 //
 // A suite has a function Run(ctx, *Runner, Options). One that measures in processes
 // of its own has a function Work as well, which is such a process, and starts it by
-// Runner.Worker. A process prints Figures, or does what it is told as a Process.
+// Runner.Worker. A process prints Figures, or carries out commands as a Process.
 package bench
 
 import (
@@ -21,12 +21,12 @@ type Runner struct {
 	Self   string                       // the program holdfast-bench
 	Runs   int                          // of each figure
 	Budget time.Duration                // how long all of it may take, about; 0: no bound
-	Note   func(step string, total int) // hears of progress; may be nil
+	Note   func(step string, total int) // gets the progress; may be nil
 
 	Rows []Row // what was measured so far
 
 	suite string
-	steps int // about; 0: nobody knows
+	steps int // about; 0: unknown
 	begun time.Time
 }
 

@@ -52,7 +52,7 @@ func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 	_, err := c.output(ctx, "scontrol", "requeue", id)
 	if interrupted(err) {
 		// Slurm ends the processes of a job that it requeues, the command among them. It also
-		// ends those of one whose time is over: only the count tells whether it was requeued.
+		// ends those of one whose time is over: only the count shows whether it was requeued.
 		if j, serr := c.ShowJob(ctx, id); serr == nil && j.Restarts > restarts {
 			return nil
 		}

@@ -16,7 +16,7 @@ type NodeState struct {
 // Usable reports whether a step can be started on the node: it answers, and it
 // is neither down nor failing nor being switched off. A draining node of a
 // running job is usable. Slurm needs its SlurmdTimeout to notice a death, so a
-// node that died a moment ago still counts as usable.
+// node that has just died still counts as usable.
 func (n NodeState) Usable() bool {
 	switch n.State {
 	case "down", "fail", "failing", "error", "unknown", "powered_down", "powering_down", "powering_up",

@@ -21,11 +21,11 @@ type JobInfo struct {
 	Nodes      []string      // that it holds now: dead ones are gone from a job with --no-kill
 }
 
-// WhyNoRequeue says why a job that was told to stop is not to be put back into the
+// WhyNoRequeue returns the reason why a job that must stop is not to be put back into the
 // queue: it was cancelled, or Slurm does so by itself, in a preemption or after
 // scontrol requeue. It is empty if it is to be, as at the time limit. restarts is
 // how often the job had been requeued when it started. While processes of the job
-// are left, Slurm calls it COMPLETING and does not say why it was ended.
+// are left, Slurm calls it COMPLETING and does not give the reason of its end.
 func (j *JobInfo) WhyNoRequeue(restarts int) string {
 	switch {
 	case j.State == "COMPLETING" && j.Restarts <= restarts && (j.Limit == 0 || j.End.Before(j.Start.Add(j.Limit))):

@@ -101,7 +101,7 @@ func nbodySize(big bool) int {
 	return 4096
 }
 
-// stepCount is a number of steps for so much work.
+// stepCount is the number of steps for work times that of base.
 func stepCount(base int, work float64) int {
 	return max(2, int(math.Round(float64(base)*work)))
 }
@@ -112,7 +112,7 @@ func count(base int, work float64) string { return fmt.Sprint(stepCount(base, wo
 // with the square, to some 3 GB here.
 const maxKept = 400_000
 
-// sequences writes two random sequences of so many letters with a piece in
+// sequences writes two random sequences of that number of letters with a piece in
 // common, and returns the flags that align them.
 func sequences(dir string, letters int) ([]string, error) {
 	const common = 2000

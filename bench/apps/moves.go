@@ -18,7 +18,7 @@ import (
 
 // Places to restart at that are not the name of a device.
 const (
-	placeSame = "same" // where it was
+	placeSame = "same" // its place before
 	placeSwap = "swap" // the GPUs in reversed order
 )
 

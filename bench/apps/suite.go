@@ -22,7 +22,7 @@ import (
 
 // Options say what to measure.
 type Options struct {
-	BinDir  string   // where the applications are
+	BinDir  string   // directory of the applications
 	Dir     string   // on the disk to measure; what is written there is removed
 	Apps    []string // names; nil: all
 	Device  string   // for all ranks; empty: the best there is
@@ -36,8 +36,8 @@ type Options struct {
 	// Bind says what the launcher binds ranks to, such as core or numa; empty: to
 	// nothing.
 	Bind string
-	// Moves are places to restart at: "same", "swap" or a device. Where there are
-	// some, nothing else is measured.
+	// Moves are places to restart at: "same", "swap" or a device. With some of them
+	// nothing else is measured.
 	Moves []string
 }
 
@@ -217,7 +217,7 @@ func ResultFile(name string) string {
 	return a.out
 }
 
-// rawBaselines measures the baselines for checkpoints of so many bytes a rank.
+// rawBaselines measures the baselines for checkpoints of bytes a rank.
 func (s *suite) rawBaselines(ctx context.Context, a app, bytes int64) (bench.Set, error) {
 	worker := s.Worker("apps", Setup{App: a.name, Dir: s.dir, Device: s.o.Device, Bytes: bytes, Runs: max(3, s.Runs),
 		MPI: s.launcher != nil})

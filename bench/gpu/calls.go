@@ -100,8 +100,8 @@ func untimed(after, do func() error) func() (float64, error) {
 	}
 }
 
-// added reports the nanoseconds of each of so many calls beyond those of the driver. The last row is what
-// the same measurement makes of no difference at all.
+// added reports the nanoseconds of each of the calls beyond those of the driver. The last row is the same
+// measurement of no difference at all.
 func (s *suite) added(ctx context.Context, call string, calls int, goal bench.AtMost,
 	ours, theirs func() (float64, error)) error {
 	const stretches, turns = 12, 40

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// MessageSetup is what the two ranks of the messages suite are told.
+// MessageSetup is the setup of the two ranks of the messages suite.
 type MessageSetup struct {
 	Device string // as Select.String has it
 	MiB    []int
@@ -66,7 +66,7 @@ func Messages(ctx context.Context, r *bench.Runner, device string, mib []int) er
 	return failed
 }
 
-// notDirect is the name of the line that says why messages do not go straight from device memory.
+// notDirect is the name of the line with the reason why messages do not go straight from device memory.
 const notDirect = "not direct"
 
 func addMessages(r *bench.Runner, l mpirun.Launcher, mib []int, set bench.Set, why string) {
@@ -243,7 +243,7 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 	return errors.Join(w.Barrier(), d.Close())
 }
 
-// shower measures what both ranks do, best of so many rounds, each of which has so many parts and is as long as the
+// shower measures what both ranks do, best of the rounds, each of which has n parts and is as long as the
 // slower rank takes, and shows a part's time. Two processes that share a GPU take turns on it: the time of one of them
 // may be that of a device of its own.
 type shower func(name string, rounds int, per float64, do func() error) error
@@ -324,8 +324,8 @@ func (e *end) pingPongOf(n int) error {
 		})
 }
 
-// goesDirectly says whether MPI is given device memory, alike on both ranks. The first message tries it, and a sender
-// may find its receiver late.
+// goesDirectly reports whether MPI is given device memory, alike on both ranks. The first message tries it, and a
+// sender may find its receiver late.
 func (e *end) goesDirectly(n int) (bool, error) {
 	before := e.w.DeviceMessages().SentDirect
 	for range 5 {

@@ -97,7 +97,7 @@ func (p *program) serve(ctx context.Context, o Options) error {
 	}
 	p.throughEnv = append(p.throughEnv, "HOLDFAST_BIN="+cmd.Path)
 	p.insideEnv = append(slices.Clone(p.throughEnv), "HOLDFAST_DEVICE="+cmp.Or(o.Device, "opencl"))
-	if own := os.Getenv(files); own != "" { // likewise
+	if own := os.Getenv(files); own != "" { // also a list
 		others := slices.DeleteFunc(strings.Split(own, ":"), func(f string) bool {
 			return strings.HasPrefix(filepath.Base(f), filepath.Base(p.library))
 		})
@@ -111,7 +111,7 @@ func (p *program) serve(ctx context.Context, o Options) error {
 	return err
 }
 
-// run runs the program once, with transfers of up to so many MiB.
+// run runs the program once, with transfers of up to mib MiB.
 func (p *program) run(ctx context.Context, env []string, o Options, mib int) (bench.Figures, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

@@ -43,7 +43,7 @@ func (l library) find() (string, error) {
 	return "", fmt.Errorf("not installed%s; to get it: %s", ours, l.get)
 }
 
-// in says whether a directory has the library's header, and whether that is Holdfast's own.
+// in reports whether a directory has the library's header, and whether that is Holdfast's own.
 func (l library) in(home string) (there, own bool) {
 	text, err := os.ReadFile(filepath.Join(home, "include", l.header))
 	return err == nil, strings.Contains(string(text), "Holdfast")
@@ -72,7 +72,7 @@ func (l library) libraryPath(home string) string {
 func (l library) build(ctx context.Context, launcher mpirun.Launcher, home, dir string) (string, error) {
 	args := []string{"-D" + l.define, "-I" + filepath.Join(home, "include")}
 	for _, d := range libraryDirs(home) {
-		args = append(args, "-L"+d, "-Wl,-rpath-link,"+d) // where the library's own libraries are
+		args = append(args, "-L"+d, "-Wl,-rpath-link,"+d) // for the library's own libraries
 	}
 	return bench.CompileC(ctx, dir, driverSource, []string{launcher.Compiler(), "mpicc"}, append(args, "-l"+l.link)...)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // TestFind: the directory that the user names is taken and no other, else the one that pkg-config knows; Holdfast's
-// drop-in is told, and never measured as VeloC.
+// drop-in is recognised, and never measured as VeloC.
 func TestFind(t *testing.T) {
 	veloc, dropIn := libraries[0], t.TempDir()
 	if err := os.CopyFS(filepath.Join(dropIn, "include"), os.DirFS("../../lib/veloc/include")); err != nil {

@@ -98,8 +98,8 @@ func (d *dmtcpRun) all(ctx context.Context) (err error) {
 	return d.restart(ctx)
 }
 
-// restart starts the process again; it ends at once and says whether its memory is
-// what it was.
+// restart starts the process again; it ends at once and reports whether its memory is
+// the same.
 func (d *dmtcpRun) restart(ctx context.Context) error {
 	images, err := filepath.Glob(filepath.Join(d.dir, "ckpt_*.dmtcp"))
 	if err != nil || len(images) != 1 {

@@ -23,7 +23,7 @@ var work = gpustate.Sources{
 }`,
 }
 
-// Busy makes on d a kernel that keeps each of so many work items busy for so many
+// Busy makes on d a kernel that keeps each of items work items busy for a number of
 // rounds, and a buffer for it, and sets its arguments.
 func Busy(d *gpustate.Device, items, rounds int) (*gpustate.Kernel, error) {
 	x, err := d.Buffer("x", 4*items)

@@ -106,7 +106,7 @@ type Copies struct {
 	host gpubench.Pinned
 }
 
-// Copies takes blocks of so many bytes. Free gives them back.
+// Copies takes blocks of that number of bytes. Free gives them back.
 func (r *Device) Copies(bytes int64) (c *Copies, err error) {
 	c = &Copies{Device: r}
 	for i := range c.mem {
@@ -169,8 +169,8 @@ type Peer struct {
 	bytes    int64
 }
 
-// Peer takes blocks of so many bytes here and on another device, which may be this one, opened a second time. Without
-// copies between devices the error matches gpustate.ErrUnsupported. Free gives the blocks back.
+// Peer takes blocks of that number of bytes here and on another device, which may be this one, opened a second time.
+// Without copies between devices the error matches gpustate.ErrUnsupported. Free gives the blocks back.
 func (r *Device) Peer(from *Device, bytes int64) (p *Peer, err error) {
 	p = &Peer{to: r, from: from, bytes: bytes}
 	var ok bool

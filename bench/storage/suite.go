@@ -91,7 +91,7 @@ type levels struct {
 	name    string
 	setup   Setup
 	noBlock error
-	// noDirect says why there is no direct access; nil: there is
+	// noDirect is the reason why there is no direct access; nil: there is
 	noDirect error
 }
 
@@ -141,7 +141,7 @@ func (c *levels) once(took bench.Set) error {
 	return c.err
 }
 
-// block takes a checkpoint through coordinated; each rank is a job. Where that cannot be, there is no such figure.
+// block takes a checkpoint through coordinated; each rank is a job. If that fails, there is no such figure.
 func (c *levels) block(took bench.Set) {
 	if c.noBlock != nil || c.err != nil {
 		return

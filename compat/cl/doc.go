@@ -4,9 +4,9 @@
 // can be captured, restored and migrated.
 //
 // Context.State is the *gpustate.Device behind a context: give it to the
-// checkpointer. Objects have no names in this API; they are told apart by the
+// checkpointer. Objects have no names in this API; they are identified by the
 // order of their creation, released ones included, which must therefore be the same
-// on a restart. Where it is not, the first Point after the restart fails with
+// on a restart. If it is not, the first Point after the restart fails with
 // gpustate.ErrIdentity.
 //
 // # Differences

@@ -51,7 +51,7 @@ func (e *Event) wait() error {
 	return toError(e.e.Wait())
 }
 
-// GetEventProfilingInfo is a moment of the command, in nanoseconds of the
+// GetEventProfilingInfo returns a time of the command, in nanoseconds of the
 // device's clock. It waits for the command.
 func (e *Event) GetEventProfilingInfo(paramName ProfilingInfo) (int64, error) {
 	if e.user != nil {

@@ -12,7 +12,7 @@
 // # Without MPI
 //
 // A process that no launcher has started, on a machine without an MPI library, is
-// a world of one rank: sends to itself and collectives work. Where a launcher has
+// a world of one rank: sends to itself and collectives work. If a launcher has
 // started several ranks and they cannot find each other, every call returns the
 // reason.
 package mpi

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// LogErrors says whether errors of calls are logged besides being returned.
+// LogErrors has errors of calls logged besides being returned.
 var LogErrors = true
 
 // Op is a reduction operator.
@@ -57,7 +57,7 @@ var state struct {
 	err   error // why there is no world
 }
 
-// IsOn says whether MPI has been initialised; a world of one rank without MPI is
+// IsOn reports whether MPI has been initialised; a world of one rank without MPI is
 // not on.
 func IsOn() bool {
 	state.Lock()
@@ -91,7 +91,7 @@ func start(level mpiwrap.ThreadLevel) error {
 	return logged(err)
 }
 
-// launched says whether a launcher has started several ranks.
+// launched reports whether a launcher has started several ranks.
 func launched() bool {
 	for _, v := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"} {
 		if n, err := strconv.Atoi(os.Getenv(v)); err == nil && n > 1 {

@@ -79,7 +79,7 @@ type Endpoint interface {
 	//
 	// An open epoch on a window of any rank, or an end of ctx before all is done,
 	// makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
-	// where the epoch is). The mailbox keeps what came, the program may go on, and
+	// if an epoch is open). The mailbox keeps what came, the program may go on, and
 	// Drain may be tried again.
 	Drain(ctx context.Context) (DrainStats, error)
 

@@ -180,7 +180,7 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestNotOpened: why the checkpoints cannot be opened is said once, before any client hears of it, and once more in the
+// TestNotOpened: why the checkpoints cannot be opened is said once, before any client learns it, and once more in the
 // next start. The hint at another MPI's launcher is part of it.
 func TestNotOpened(t *testing.T) {
 	t.Setenv("PMI_SIZE", "2")

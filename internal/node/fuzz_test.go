@@ -211,7 +211,7 @@ const rawMessage = 1 << 15
 // moment is how long talk waits for an answer, which not everything has.
 const moment = 3 * time.Millisecond
 
-// talk says what a script has, and reads for a moment after each message.
+// talk sends the messages of a script, and reads briefly after each.
 func talk(t *testing.T, key string, b []byte) {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
 	if err != nil {

@@ -282,7 +282,7 @@ func (tr *troupe) mustFail(request func(rank int) wire.Message, words ...string)
 	}
 }
 
-// TestNamedApart: ranks that do not ask for the same checkpoint are told on all of them who asks for what, and nothing
+// TestNamedApart: if ranks do not ask for the same checkpoint, all get an error with each rank's request, and nothing
 // is taken.
 func TestNamedApart(t *testing.T) {
 	tr := newTroupe(t, 3)
@@ -303,7 +303,7 @@ func TestNamedApart(t *testing.T) {
 	tr.end()
 }
 
-// TestNamedAlone: a rank that takes a checkpoint to which another does not come is told which, and the job ends.
+// TestNamedAlone: a rank that takes a checkpoint without another gets an error that names it, and the job ends.
 func TestNamedAlone(t *testing.T) {
 	tr := newTroupe(t, 2)
 	const words = `rank(s) 0 wait for rank(s) 1 in checkpoint "app", version 7`
@@ -432,7 +432,7 @@ func (k *taken) whole() bool {
 }
 
 // TestNamedCampaign takes checkpoints, also such that the ranks do not agree on, damages them, removes their
-// directories, begins anew, and asks after each step for the newest version, which must be what it was.
+// directories, begins again, and asks after each step for the newest version, which must be what it was.
 func TestNamedCampaign(t *testing.T) {
 	t.Logf("seed %d", *namedSeed)
 	rng := rand.New(rand.NewPCG(*namedSeed, 0))

@@ -108,8 +108,9 @@ func uuid(text string, all []string, failed error) (string, error) {
 	return all[n], nil
 }
 
-// lines are what a process is told, the second if the first is refused. The driver wants to know about each device of
-// the node, also where the process sees but some. One whose place another takes goes to that one's.
+// lines are the commands for a process, the second for the case that the first is refused. The driver wants to know
+// about each device of the node, even if the process sees only some. A device whose place another takes goes to that
+// one's.
 func (m *Moves) lines(devices []device) ([]string, error) {
 	if m == nil {
 		return []string{"resume"}, nil

@@ -263,8 +263,8 @@ func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// enough says whether the memory of each node can take what the devices there hold, besides what it has been prepared
-// for.
+// enough reports whether the memory of each node can take what the devices there hold, besides what it has been
+// prepared for.
 func (g *Group) enough(states, prepared []state) error {
 	need, free := map[string]int64{}, map[string]int64{}
 	for i, s := range states {
@@ -329,7 +329,7 @@ func (g *Group) Resume(to *Moves) error {
 }
 
 // hold has a process beside each program hold its memory during a move, and copy it from GPU to GPU. It returns false
-// where one cannot, or where there is no room for all at the same time: the move goes through the host's memory then.
+// if one cannot, or if there is no room for all at the same time: the move goes through the host's memory then.
 func (g *Group) hold(states []state, to *Moves) (bool, error) {
 	need, free := map[string]int64{}, map[string]int64{}
 	for i, s := range states {
@@ -368,7 +368,7 @@ func (g *Group) hold(states []state, to *Moves) (bool, error) {
 	return true, nil
 }
 
-// lines are what each process is told to take its GPUs again.
+// lines are the commands with which each process takes its GPUs again.
 func (g *Group) lines(states []state, to *Moves) ([][]string, error) {
 	lines := make([][]string, len(states))
 	for i, s := range states {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/launch"
 )
 
-// TestBenchC runs the benchmark on a little data: every figure is there, the restarts come from
-// memory, which the suite checks, and VeloC is measured or says why not. Without the library it says what to do.
+// TestBenchC runs the benchmark on a little data: every figure is there, the restarts come from memory, which the suite
+// checks, and VeloC is measured or reports its error. Without the library it reports the remedy.
 func TestBenchC(t *testing.T) {
 	t.Setenv("VELOC_HOME", t.TempDir())
 	lib := filepath.Join(t.TempDir(), "lib")

@@ -53,7 +53,7 @@ func standInDMTCP(t *testing.T) string {
 
 // TestBenchPeers: Holdfast is measured; a peer that is there too, through the
 // driver that is compiled against it; one that is not says how to get it; one
-// that restores other bytes is told so. The peers are stand-ins with their calls,
+// that restores other bytes fails. The peers are stand-ins with their calls,
 // as their headers and documentation have them, and the rules about these.
 func TestBenchPeers(t *testing.T) {
 	if testing.Short() {

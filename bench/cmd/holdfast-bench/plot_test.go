@@ -45,7 +45,7 @@ func TestPlotChecked(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what an interruption breaks is told as such.
+// TestInterrupted: errors that an interruption causes are reported as such.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

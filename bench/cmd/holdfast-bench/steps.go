@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// showSteps shows on a terminal which step of about total is under way; 0 when nobody
-// knows how many there are. On anything but a terminal it does nothing.
+// showSteps shows on a terminal which step of about total is under way; 0 means that the
+// number is unknown. On anything but a terminal it does nothing.
 func showSteps(cmd *cobra.Command, what string) (begin func(step string, total int), stop func()) {
 	w := cmd.ErrOrStderr()
 	if !cli.IsTerminal(w) {

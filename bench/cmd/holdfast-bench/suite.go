@@ -81,7 +81,7 @@ func (s *benchSuite) check() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// finish writes what was measured, if anything was, also when err ended it early.
+// finish writes the measured rows, if there are any, even if err ended the suite early.
 func (s *benchSuite) finish(cmd *cobra.Command, err error) error {
 	if len(s.Rows) == 0 {
 		return err

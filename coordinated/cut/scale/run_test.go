@@ -73,7 +73,7 @@ type Result struct {
 func (r Result) PerRank() float64 { return float64(r.Messages) / float64(r.Ranks) }
 
 // Beyond returns the time of the cut beyond one iteration of the program, which
-// passes before the last rank comes to a Point whatever the protocol does.
+// passes before the last rank reaches a Point whatever the protocol does.
 func (r Result) Beyond() time.Duration { return max(0, r.Cut-r.Iteration) }
 
 // Worse returns the higher of each figure of two runs of the same program.
@@ -90,7 +90,7 @@ func (r Result) Worse(o Result) Result {
 }
 
 // Run simulates one request and its cut, some iterations into the program, and
-// checks the cut: all ranks at a Point, communicators level, nobody cut twice.
+// checks the cut: all ranks at a Point, communicators level, no rank cut twice.
 func Run(opt Options) (Result, error) {
 	if err := opt.validate(); err != nil {
 		return Result{}, err

@@ -80,7 +80,7 @@ var open = sync.OnceValue(func() error {
 	return fmt.Errorf("NCCL is not on this machine: %w; set LD_LIBRARY_PATH to its folder", errors.Join(errs...))
 })
 
-// Available says why NCCL cannot be used, nil if it can.
+// Available returns the reason why NCCL cannot be used, nil if it can.
 func Available() error { return open() }
 
 // A Comm is all devices of all ranks. Its methods are called one at a time.

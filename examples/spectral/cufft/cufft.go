@@ -67,7 +67,7 @@ var open = sync.OnceValue(func() error {
 	return fmt.Errorf("cuFFT is not on this machine: %w; set LD_LIBRARY_PATH to its folder", errors.Join(errs...))
 })
 
-// Available says why cuFFT cannot be used, nil if it can.
+// Available returns the reason why cuFFT cannot be used, nil if it can.
 func Available() error { return open() }
 
 // A Plan transforms fields of one size on one device. Its methods are called one at a time.
