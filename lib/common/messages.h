@@ -122,7 +122,7 @@ static_assert(offsetof(struct hfm_page, counts) == HFM_COUNTS_AT, "counts");
 static_assert(offsetof(struct hfm_page, polled) == 72 && offsetof(struct hfm_page, state) == 88, "calls");
 static_assert(offsetof(struct hfm_page, changes) == 112, "changes");
 
-/* Bytes of the page of a rank in a world of so many. */
+/* Bytes of the page of a rank in a world of that size. */
 static inline size_t hfm_page_bytes(size_t size) {
 	return sizeof(struct hfm_page) + 2 * size * sizeof(uint64_t) + HFM_MOST_COMMS * size * sizeof(uint32_t);
 }
@@ -166,7 +166,7 @@ struct hf_message_layer {
 	 * were freed are forgotten. */
 	const char *(*cut)(void);
 	/* Nothing is in flight any more, on any rank: files are synchronized, and windows under MPI_Win_lock_all
-	 * flushed. Where no rank has busy operations MPI does the files, which is collective. */
+	 * flushed. If no rank has busy operations MPI does the files, which is collective. */
 	const char *(*sync)(uint32_t busy);
 	/* The mailbox, and what is pending, as a record that the layer keeps until the next call. */
 	const char *(*save)(const void **record, size_t *bytes);

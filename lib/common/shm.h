@@ -11,7 +11,7 @@
  * them would write into it. -1 and errno: that cannot be. */
 int hf_own_fd(int fd);
 
-/* A file of zeros in memory, whose size nobody can change; -1 and errno. */
+/* A file of zeros in memory, whose size is sealed; -1 and errno. */
 int hf_memfd(const char *name, size_t bytes);
 
 /* Whether a descriptor holds so many bytes: what lies beyond its end cannot be touched. */

@@ -438,7 +438,7 @@ int hf_refresh(struct hf_client *c) {
 			continue;
 		}
 		if (a->kind == HF_FILE) {
-			/* One byte of a file that cannot be read: asked for it, the client says why. */
+			/* One byte of a file that cannot be read: asked for it, the client gives the reason. */
 			const size_t now = stat(a->path, &st) == 0 && S_ISREG(st.st_mode) ? (size_t)st.st_size : 1;
 			a->dirty = a->dirty || now != a->count;
 			a->count = now;

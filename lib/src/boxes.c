@@ -7,7 +7,7 @@
 
 #include "client.h"
 
-/* Where a box lies in memory, in elements: runs of neighbours, and along the dimensions outside these how many there
+/* The place of a box in memory, in elements: runs of neighbours, and along the dimensions outside these how many there
  * are and how far apart. */
 struct part {
 	size_t base, last, run, elems;

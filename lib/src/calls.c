@@ -72,8 +72,8 @@ static int greet(struct hf_client *c) {
 	}
 }
 
-/* A program that is told of an error ends with MPI_Abort, which may overtake what was written before: the launcher ends
- * and nothing is read. Waits for a moment until the launcher has read it; a rank whose line another one writes waits
+/* A program that gets an error ends with MPI_Abort, which may overtake what was written before: the launcher ends
+ * and nothing is read. Waits briefly until the launcher has read it; a rank whose line another one writes waits
  * for that one, of which it cannot see it. */
 static void await_reader(bool of_other) {
 	int i, unread = 0;

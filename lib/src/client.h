@@ -63,8 +63,8 @@ struct hf_arena {
 	const struct hf_device *locked;
 };
 
-/* Where the rank stands with its daemon: served; waiting, as it computes, until all ranks have come to the one that has
- * taken the place of one that died; or without one. */
+/* State of the rank's link to its daemon: served; waiting, as it computes, until all ranks have come to the one that
+ * has taken the place of one that died; or without one. */
 enum hf_link { HF_SERVED, HF_JOINING, HF_ALONE };
 
 enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
@@ -132,7 +132,7 @@ extern _Atomic uint64_t hf_unseen;
 int hf_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int hf_fail_plain(int code, const char *text);
 
-/* Where a message may end, so that one behind it is aligned. */
+/* The end of a message, so that one behind it is aligned. */
 #define HF_ALIGNED(bytes) (((bytes) + 7) & ~(size_t)7)
 
 #define HF_IS_CHILD "this process is a child of the rank, after fork; only the rank may call the library"
@@ -181,7 +181,7 @@ bool hf_forget_request(const struct hf_client *c, const char *name);
 int hf_post_again(const struct hf_client *c);
 
 /* copies.c. hf_copy is memcpy; once: from is page-aligned memory of a sealed arena, of which this is the only copy,
- * most likely. hf_copy_pieces calls move for pieces of so many bytes, by several threads if there are many; memory at
+ * most likely. hf_copy_pieces calls move for pieces of n bytes, by several threads if there are many; memory at
  * once, unless NULL, is of no use when its piece is copied. */
 typedef void hf_piece_fn(void *arg, size_t at, size_t n);
 void hf_copy(char *to, const char *from, size_t bytes, bool once);
@@ -213,16 +213,16 @@ int hf_rank_of_environment(int *rank, int *size);
 /* talk.c: sends a request and serves the daemon until it is answered. */
 int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value);
 
-/* talk.c: hf_call of what says what is protected. Without a daemon it does nothing: the next one is told all. */
+/* talk.c: hf_call of a message about protected data. Without a daemon it does nothing: the next one gets all. */
 int hf_tell(struct hf_client *c, void *message, uint16_t type, size_t bytes);
 
 /* talk.c: hf_call of HELLO in parts. hf_greet returns when WELCOME has come. hf_answered returns the answer if it is
- * there, or waits for it; *over says whether it was. */
+ * there, or waits for it; *over reports whether it was. */
 int hf_greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes);
 int hf_answered(struct hf_client *c, bool wait, bool *over);
 
 /* heir.c. hf_note_daemon remembers what is needed for one after the daemon. hf_reach returns HF_OK if the daemon lives.
- * Else it finds or starts another one, or learns that this has all ranks now, for which it waits if it is told to.
+ * Else it finds or starts another one, or learns that this has all ranks now, for which it waits if wait is set.
  * Without waiting it returns HF_E_DAEMON once for each death, and HF_OK with another link than HF_SERVED later.
  *
  * hf_unsure says that ranks may differ in which calls a daemon has seen: some were in one when it died. Until they have

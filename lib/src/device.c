@@ -305,7 +305,7 @@ API int hf_read_memory(void *to, const void *from, size_t bytes) {
 						  p.device->name, bytes, from);
 }
 
-/* A device reads and writes locked memory several times as fast. Where it cannot be locked it is slower. */
+/* A device reads and writes locked memory several times as fast. Memory that cannot be locked is slower. */
 const struct hf_device *hf_lock_memory(const struct hf_place *p, void *at, size_t bytes) {
 	const struct hf_device *d = p->device;
 	struct hf_place before = *p;

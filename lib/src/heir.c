@@ -83,7 +83,8 @@ static char **environ_of(pid_t pid, char **text) {
 	return vars;
 }
 
-/* The next daemon must write to where the first did, also if that had another environment than this program. */
+/* The next daemon must write to the directories of the first, even if that had another environment than this
+ * program. */
 void hf_note_daemon(struct hf_client *c) {
 	struct hf_heir *h = c->here > 0 ? calloc(1, sizeof *h) : NULL; /* 0: the daemon is of an older release */
 
@@ -179,7 +180,7 @@ static int succeed(struct hf_client *c) {
 		died, why, (long long)(h->next - seconds()));
 }
 
-/* Whether all ranks have come to the next daemon; then it is told what this one protects. */
+/* Whether all ranks have come to the next daemon; then it gets what this one protects. */
 static int join(struct hf_client *c, bool wait) {
 	bool over = false;
 	int s, code = hf_answered(c, wait, &over);

@@ -26,7 +26,7 @@ struct block {
 	size_t wanted, room, used;
 };
 
-/* An array, or the beginning of one, in a shadow, and where it goes. */
+/* An array, or the beginning of one, in a shadow, and its destination. */
 struct piece {
 	const struct block *block;
 	struct hf_array a; /* its memory is the shadow, its layout is the piece's own */

@@ -44,7 +44,7 @@ static bool is_off(const char *dir) { return dir != NULL && strcmp(dir, "off") =
 
 static bool is_relative(const char *path) { return path != NULL && *path != '/' && !is_off(path); }
 
-/* Sums up what this process has set for its daemon. Where a launcher has started it, ranks may differ in all but
+/* Sums up what this process has set for its daemon. If a launcher has started it, ranks may differ in all but
  * directories. */
 static uint64_t settings(void) {
 	static const char *const paths[] = { "HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG" };

@@ -167,7 +167,7 @@ static int arena(struct hf_client *c, struct received *r) {
 		return hf_fail(HF_E_MEMORY, "no memory for the list of arenas");
 	}
 	c->arenas = more;
-	/* Linux before 6.7 lets nobody share memory that is sealed against writing. */
+	/* Linux before 6.7 shares no memory that is sealed against writing. */
 	at = sealed ? hf_map(r->fds[0], (size_t)m->bytes, PROT_READ, MAP_PRIVATE | MAP_POPULATE)
 				: hf_map(r->fds[0], (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE);
 	if (at == NULL) {

@@ -90,7 +90,7 @@ static CUmemAllocationProp prop_of(const struct arena *a) {
 		.gpuDirectRDMACapable = a->rdma };
 }
 
-/* Reserves the range of a device, once. Where that fails the driver makes the memory of this device. */
+/* Reserves the range of a device, once. If that fails the driver makes the memory of this device. */
 static void reserve(struct arena *a, int device) {
 	CUdeviceptr want = base_of_all + (CUdeviceptr)device * range, at = 0;
 	CUmemAllocationProp prop;

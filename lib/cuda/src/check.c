@@ -346,7 +346,7 @@ static void moment(uint64_t number) {
 	pthread_mutex_unlock(&check.turn);
 }
 
-/* Host memory that nobody has registered is no memory to the driver. */
+/* Unregistered host memory is unknown to the driver. */
 static bool on_device(CUdeviceptr at) {
 	int type = 0, managed = 0;
 

@@ -64,7 +64,7 @@ hf_any *hf_bind(unsigned index);
 
 /* gate.c */
 
-/* Where a thread is. The gate reads it from other threads. */
+/* The state of a thread. The gate reads it from other threads. */
 struct hf_thread {
 	_Atomic unsigned inside; /* calls that it is in; more than 1 where the driver calls itself by its names */
 	_Atomic unsigned call;   /* the outermost */
@@ -233,7 +233,7 @@ void hf_arena_drop(const struct hf_block *block);
 /* Another process or device may reach memory of the arena from now on, by what the call has handed out. */
 void hf_arena_shared(unsigned call, CUdeviceptr at);
 
-/* What the arena has mapped, in the order of addresses. Nobody allocates while the list is used. */
+/* What the arena has mapped, in the order of addresses. No thread allocates while the list is used. */
 struct hf_mapping {
 	CUdeviceptr at;
 	size_t bytes;
@@ -256,7 +256,7 @@ CUresult hf_arena_map(const struct hf_mapping *list, size_t count);
 /* Why the arena must stay mapped, or NULL. */
 const char *hf_arena_held(void);
 
-/* Says why memory of other processes or for them forbids a pause; false: it does not. */
+/* Gives the reason if memory of other processes or for them forbids a pause; false: it does not. */
 enum { HF_WHY = 400 };
 bool hf_memory_held(char why[HF_WHY]);
 
@@ -368,7 +368,7 @@ bool hf_pause_refused(char why[HF_WHY]);
 /* Has host memory ready for what the arena holds, while the program runs. */
 bool hf_pause_prepare(char why[HF_WHY]);
 
-/* Gives it back, once nobody asks for a pause any more. */
+/* Gives it back, once no pause is requested any more. */
 void hf_pause_forget(void);
 
 /* Holds all calls and waits for the device. */

@@ -225,7 +225,7 @@ OWN(cuMemHostUnregister)(void *at) {
 	return end_free(REAL(cuMemHostUnregister)(at), &f);
 }
 
-/* Handles that other processes have exported, so that their memory is told from this process's own. */
+/* Handles that other processes have exported, so that their memory is distinct from this process's own. */
 static struct {
 	CUmemGenericAllocationHandle handle[1024];
 	size_t count;
@@ -312,7 +312,7 @@ OWN(cuMemUnmap)(CUdeviceptr at, size_t bytes) {
 	return e;
 }
 
-/* The call that has given memory to others for as long as nobody knows; 0: none has. */
+/* The call that has given memory to others for an unknown time; 0: none has. */
 static _Atomic unsigned handed;
 static _Atomic bool events;
 

@@ -177,7 +177,7 @@ struct touching {
 	_Atomic size_t next;
 };
 
-/* The kernel makes pages where the first write comes, or all at once where it is told to. */
+/* The kernel makes pages where the first write comes, or all at once on request. */
 static void *touch(void *arg) {
 	struct touching *t = arg;
 	size_t from, n, i;

@@ -253,7 +253,7 @@ void hf_pause_forget(void) {
 	stop.count = stop.bytes = stop.room = 0;
 }
 
-/* Host memory for so many bytes, unless there is as much already. */
+/* Host memory for bytes, unless there is as much already. */
 static bool room_for(size_t bytes, char why[HF_WHY]) {
 	void *host;
 

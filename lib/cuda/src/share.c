@@ -1,7 +1,7 @@
 /* share.c - memory of the arena for other processes. The driver makes no handles of memory that is mapped, so the
  * library has its own: a ticket says which process has which memory, and that process passes a descriptor of it over a
- * socket of its own. The connection stays for as long as the memory is open elsewhere, so that nobody gives up memory
- * that another process uses. */
+ * socket of its own. The connection stays for as long as the memory is open elsewhere, so that no process gives up
+ * memory that another one uses. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -124,7 +124,7 @@ bool hf_receive(int conn, void *bytes, size_t length, int *descriptor) {
 }
 
 /* Serves what a user asks for, or sees that it has gone. false: it is to be forgotten. A process that is paused serves
- * nobody until it goes on. */
+ * no user until it goes on. */
 static bool serve(struct user *u) {
 	int descriptor = -1;
 	struct ticket t;

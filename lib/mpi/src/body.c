@@ -46,7 +46,7 @@ static MPI_Comm loop;
  * its tag: a drain would take them, so they go here. MPICH has its own context for them, and crashes here. */
 static MPI_Comm hidden;
 
-/* Of the world: what the layers of two ranks tell each other. */
+/* Of the world: messages between the layers of two ranks. */
 static MPI_Comm aside;
 
 /* A receive on the loop that never ends: see note_complete. */
@@ -80,7 +80,7 @@ HFM_INLINE struct hfm_comm *comm_of(MPI_Comm comm) {
 	return c;
 }
 
-/* peer is where the count of a member is, or a place that nobody reads. */
+/* peer is where the count of a member is, or an unused place. */
 HFM_INLINE uint64_t *peer(uint64_t *counts, const struct hfm_comm *c, int rank) {
 	static uint64_t nowhere;
 	return c != NULL && rank >= 0 && rank < c->size ? &counts[c->world[rank]] : &nowhere;
@@ -97,7 +97,7 @@ HFM_INLINE void count(uint64_t *n, uint64_t by) {
 /* count_alone is count where the rank has one thread. */
 HFM_INLINE void count_alone(uint64_t *n, uint64_t by) { __atomic_store_n(n, *n + by, __ATOMIC_RELAXED); }
 
-/* consumed says whether a receive that ended with rc took a message out of the network. */
+/* consumed reports whether a receive that ended with rc took a message out of the network. */
 HFM_INLINE bool consumed(int rc) {
 	int class = MPI_SUCCESS;
 	return HFM_LIKELY(rc == MPI_SUCCESS) || (REAL(Error_class)(rc, &class) == MPI_SUCCESS && class == MPI_ERR_TRUNCATE);

@@ -286,7 +286,7 @@ MAKE(Dist_graph_create_adjacent,
 MAKE(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *newcomm), (comm, high, newcomm), comm)
 #undef MAKE
 
-/* create_hidden makes a communicator of a group on the hidden one. The group is made anew of that one's: MPICH 4.0
+/* create_hidden makes a communicator of a group on the hidden one. The group is made again of that one's: MPICH 4.0
  * crashes with one that was made of another's. */
 static int create_hidden(MPI_Group group, int tag, MPI_Comm *newcomm) {
 	MPI_Group all, mine;

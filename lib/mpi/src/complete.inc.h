@@ -138,7 +138,7 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	return rc;
 }
 
-/* waits_of publishes what a request waits for; that of another send or of a collective needs nobody who is parked, so
+/* waits_of publishes what a request waits for; that of another send or of a collective needs no parked rank, so
  * the call says only that there is more. */
 static void waits_of(struct hfm_here h, const struct hfm_request *r) {
 	if (r != NULL && r->active && !r->mail && !r->counted &&
@@ -229,7 +229,7 @@ static int handed(struct hfm_request *r, MPI_Status *st) {
 	return raise_on(HANDLE(MPI_Comm, r->comm->handle), rc);
 }
 
-/* The requests of one call: those that the layer knows, and statuses even where the program wants none. */
+/* The requests of one call: those that the layer knows, and statuses even if the program wants none. */
 struct batch {
 	int n;
 	struct hfm_request **known; /* NULL: none is */
@@ -296,14 +296,14 @@ static void poll_of_batch(const struct batch *b) {
 	}
 }
 
-/* file_ended says whether a request is that of an operation on a file which the drain has brought to its end. MPICH's
- * functions that test end such a request twice, and its MPI_Waitall never returns from several of which some have
- * ended: each is ended by MPI_Wait alone, and the library is asked for the others. */
+/* file_ended reports whether a request is that of an operation on a file which the drain has brought to its end.
+ * MPICH's functions that test end such a request twice, and its MPI_Waitall never returns from several of which some
+ * have ended: each is ended by MPI_Wait alone, and the library is asked for the others. */
 static bool file_ended(const struct hfm_request *r) {
 	return r != NULL && r->counted && hfm_get(&hfm_files, r->comm->handle) == r->comm;
 }
 
-/* over says whether a request has ended by what the layer has done. */
+/* over reports whether the layer has ended a request. */
 static bool over(const struct hfm_request *r) { return r != NULL && (r->complete || file_ended(r)); }
 
 /* first_over returns the first request of a batch that is over, or -1. */
@@ -316,7 +316,7 @@ static int first_over(const struct batch *b) {
 	return -1;
 }
 
-/* left_out says whether the library is not asked for a request. */
+/* left_out reports whether the library is not asked for a request. */
 static bool left_out(const struct hfm_request *r) { return file_ended(r) || (r != NULL && r->taken_later); }
 
 /* ask returns what the library is asked for: those of a batch but for what is left out. */
@@ -348,7 +348,7 @@ static void answered(const struct batch *b, MPI_Request requests[]) {
 	}
 }
 
-/* some_wait says whether a batch has synchronous sends whose messages are in mailboxes. */
+/* some_wait reports whether a batch has synchronous sends whose messages are in mailboxes. */
 static bool some_wait(const struct batch *b) {
 	bool some = false;
 	for (int i = 0; b->known != NULL && i < b->n; i++) {

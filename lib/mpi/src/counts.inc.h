@@ -88,7 +88,7 @@ ISEND(Issend)
 ISEND(Irsend)
 #undef ISEND
 
-/* One from nobody is tracked as a send is, which waits for no message. */
+/* One from MPI_PROC_NULL is tracked as a send is, which waits for no message. */
 static void C(track_init)(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request,
 	const void *buf, COUNT n, MPI_Datatype type, int peer, int tag) {
 	struct hfm_request *r = track(peer == MPI_PROC_NULL ? HFM_PERSISTENT_SEND : kind, call, c, request);
@@ -186,7 +186,7 @@ static int C(receive_by)(
 	return rc == MPI_SUCCESS ? end_one(call, &request, NULL, status) : rc;
 }
 
-/* exchange_by sends and receives likewise. */
+/* exchange_by sends and receives by requests. */
 static int C(exchange_by)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
 	COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status,
 	enum hfm_call call) {

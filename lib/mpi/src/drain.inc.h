@@ -1,6 +1,6 @@
 /* drain.inc.h - messages that have come leave the network for the mailboxes. */
 
-/* completes says whether an operation comes to its end without the program. */
+/* completes reports whether an operation comes to its end without the program. */
 static bool completes(const struct hfm_request *r) {
 	return r->kind == HFM_COLLECTIVE || r->kind == HFM_PERSISTENT_COLLECTIVE || r->kind == HFM_IDUP ||
 		r->kind == HFM_FILE || r->kind == HFM_CANCELLED_SEND;
@@ -21,8 +21,8 @@ static void poke(const struct hfm_request *r) {
 /* All ranks stand at points. Else ROMIO's collectives are left alone: ranks would look after different ones. */
 static bool at_point;
 
-/* oldest says whether nothing is under way on a file that was started before: ROMIO's operations on one get on in their
- * order alone. */
+/* oldest reports whether nothing is under way on a file that was started before: ROMIO's operations on one get on in
+ * their order alone. */
 static bool oldest(const struct hfm_request *r) {
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		const struct hfm_request *x = hfm_requests.values[i];
@@ -128,8 +128,9 @@ static uint64_t mailbox_size(uint64_t *mails) {
 	return bytes;
 }
 
-/* duplicating says whether an MPI_Comm_idup is under way whose ranks must make progress in the same calls: Open MPI has
- * collectives of its own for it, which begin with any progress, so that others on its communicator would meet them. */
+/* duplicating reports whether an MPI_Comm_idup is under way whose ranks must make progress in the same calls: Open MPI
+ * has collectives of its own for it, which begin with any progress, so that others on its communicator would meet
+ * them. */
 static bool duplicating(void) {
 	for (size_t i = 0; HFM_MESSAGES_MAKE_COMMS && i < hfm_requests.room; i++) {
 		const struct hfm_request *r = hfm_requests.values[i];

@@ -511,7 +511,7 @@ static uint64_t inside;
 
 uint64_t hfm_inside(void) { return __atomic_load_n(&inside, __ATOMIC_SEQ_CST); }
 
-/* behind says whether a collective of other ranks waits for a thread of this one. */
+/* behind reports whether a collective of other ranks waits for a thread of this one. */
 static bool behind(void) {
 	for (uint32_t i = 0; i < hfm_page->comms_n; i++) {
 		if (hfm_page->comms[i].entered < __atomic_load_n(&hfm_page->targets[i], __ATOMIC_ACQUIRE)) {
@@ -578,7 +578,7 @@ void hfm_may_enter(const struct hfm_comm *c) {
 	}
 }
 
-/* A thread that is in the library for a moment is waited for; others begin no call meanwhile. */
+/* A thread that is in the library briefly is waited for; others begin no call meanwhile. */
 bool hfm_drain_begins(void) {
 	struct timespec until;
 	if (!hfm_threads) {

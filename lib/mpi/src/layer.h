@@ -24,7 +24,7 @@
 typedef void hfm_function(void);
 
 /* The functions of the MPI library, and what the program's calls of MPI_ and PMPI_ names go to: the layer's body or the
- * library itself. NULL until the first call, and where the library has no such function. */
+ * library itself. NULL until the first call, and if the library has no such function. */
 extern hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
 extern const char *const hfm_names[HFM_CALLS];
 extern void *hfm_symbols[9]; /* of Open MPI, in the order of abi-openmpi.h */
@@ -202,8 +202,8 @@ extern uint64_t *hfm_sent, *hfm_received;
 extern struct hfm_page *hfm_page; /* the rank's own until it is shared */
 
 /* hfm_new_comm makes a communicator, of which it takes name, rank, size, world, all and leader, the name as a copy. It
- * counts from now on, and hfm_list_comm lists it when it has a handle: lost says why messages of a restart cannot be
- * delivered to it. hfm_drop_comm forgets one that has not been listed. */
+ * counts from now on, and hfm_list_comm lists it when it has a handle: lost is the reason why messages of a restart
+ * cannot be delivered to it. hfm_drop_comm forgets one that has not been listed. */
 struct hfm_comm *hfm_new_comm(const struct hfm_comm *like, const struct hfm_comm *parent, enum hfm_call how);
 const char *hfm_list_comm(struct hfm_comm *c, uint64_t handle);
 void hfm_drop_comm(struct hfm_comm *c);

@@ -73,7 +73,7 @@ static cl_int check_properties(const cl_context_properties *list, size_t *words)
 	return CL_SUCCESS;
 }
 
-/* Contexts whose program wants to hear of errors. */
+/* Contexts whose program wants errors reported. */
 static struct {
 	pthread_mutex_t lock;
 	cl_context first;

@@ -50,7 +50,7 @@ static size_t begin_of(cl_mem m, const struct place *p) {
 	return m->offset + p->origin[2] * p->slice_pitch + p->origin[1] * p->row_pitch + p->origin[0];
 }
 
-/* meets reports whether so many bytes, no more than a row has, share some with a box that begins at 0. They meet the
+/* meets reports whether size bytes, no more than a row has, share some with a box that begins at 0. They meet the
    slice that begins before them or the one after it, and there such a row. */
 static bool meets(int64_t at, int64_t size, const struct place *b) {
 	const int64_t slice = (int64_t)b->slice_pitch, row = (int64_t)b->row_pitch;

@@ -6,7 +6,7 @@ static void release_event(void *e) { clReleaseEvent(e); }
 
 static void release_mem(void *m) { clReleaseMemObject(m); }
 
-/* let_go gives the receiver's reference back. Where it is the last one, a context may go with it, which calls the
+/* let_go gives the receiver's reference back. If it is the last one, a context may go with it, which calls the
    program: the other thread does that. */
 static void let_go(cl_event e) {
 	if (e->shown != NULL) {

@@ -309,7 +309,7 @@ cl_int hfcl_answered(struct command *, cl_int rc); /* ends a command that was se
 cl_int hfcl_submit(struct command *); /* hfcl_issue without waiting: an error comes to the event, or to clFinish */
 cl_int hfcl_check_queue(cl_command_queue);
 
-/* Where the bytes of a command lie in a memory object. */
+/* The place of a command's bytes in a memory object. */
 struct place {
 	uint32_t form;
 	size_t origin[3], region[3], row_pitch, slice_pitch;

@@ -91,7 +91,7 @@ static const struct around *inside(const struct around *a, cl_uint header) {
 	return a;
 }
 
-/* expand copies a source with the headers in place of their names. Where a header includes itself, by others or not,
+/* expand copies a source with the headers in place of their names. If a header includes itself, by others or not,
    the name stays: the compiler never comes there, or says that it has no such file. What stands behind `#pragma once`
    is there once. */
 static void expand(struct text *to, const struct headers *h, const char *source, struct around *a) {

@@ -19,7 +19,7 @@ static void share_shadow(cl_command_queue q, cl_mem m, size_t mapped) {
 	}
 }
 
-/* shadow_of gives where the host sees the object, NULL without memory; pages that nobody touches cost nothing. */
+/* shadow_of gives where the host sees the object, NULL without memory; untouched pages cost nothing. */
 static char *shadow_of(cl_mem m, size_t size) {
 	pthread_mutex_lock(&m->lock);
 	if (m->shadow == NULL && m->host != NULL) {
@@ -104,7 +104,7 @@ static void image_rows(cl_mem m, const size_t *origin, const size_t *region, str
 	*r = hfcl_pixel_rows(m, at, region, row, slice);
 }
 
-/* move moves the bytes of a mapping, or only gives an event where none are to be moved: nothing where nobody asks. */
+/* move moves the bytes of a mapping, or only gives an event if none are to be moved and the program wants one. */
 static cl_int move(cl_command_queue q, cl_mem m, cl_command_type type, bool write, bool bytes, cl_bool blocking,
 	const struct mapping *p, cl_uint n, const cl_event *waits, cl_event *event) {
 	if (!bytes && !blocking && event == NULL && n == 0 && waits == NULL && !hfcl_ring_device_lost() && !hfcl_lost()) {

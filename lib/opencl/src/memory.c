@@ -125,7 +125,7 @@ static cl_int check_alignment(cl_context context, size_t origin) {
 	return CL_SUCCESS;
 }
 
-/* host_allows reports whether a range may give the host so much, where the whole gives it what it gives. */
+/* host_allows reports whether the flags of a range give the host no more access than those of the whole. */
 static bool host_allows(cl_mem_flags whole, cl_mem_flags range) {
 	return whole == 0 || range == 0 || range == whole || range == CL_MEM_HOST_NO_ACCESS;
 }

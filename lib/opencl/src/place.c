@@ -1,4 +1,4 @@
-/* Where the bytes of a command lie in a memory object. */
+/* The place of a command's bytes in a memory object. */
 #include "hfcl.h"
 
 cl_int hfcl_check_buffer(cl_command_queue q, cl_mem m) {

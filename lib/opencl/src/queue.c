@@ -119,7 +119,7 @@ CL_API_ENTRY cl_int CL_API_CALL clSetCommandQueueProperty(
 }
 
 /* hfcl_command begins a command: checks, the event, and what all commands' messages begin with. A tracked one has an
-   event even where the program wants none. Only where it succeeds must hfcl_issue follow. */
+   event even if the program wants none. Only if it succeeds must hfcl_issue follow. */
 cl_int hfcl_command(struct command *m, uint32_t op, cl_command_type type, cl_command_queue q, cl_uint n,
 	const cl_event *waits, cl_event *wanted, bool tracked) {
 	cl_int rc = hfcl_check_queue(q);

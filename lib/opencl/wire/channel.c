@@ -24,7 +24,7 @@ static struct {
 	_Atomic bool lost;
 } channel = { .lock = PTHREAD_MUTEX_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER };
 
-/* forget is called in a child of fork: the server ends when the program does, also where the child lives on. */
+/* forget is called in a child of fork: the server ends when the program does, even if the child lives on. */
 static void forget(void) {
 	hfcl_lose();
 	close(channel.control);

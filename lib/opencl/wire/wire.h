@@ -75,7 +75,7 @@ void hfcl_give_connection(struct connection *, bool broken);
 bool hfcl_few_connections(
 	void); /* a call that may last takes none of the last ones: the call that ends it may need one */
 
-/* ring.c: requests that nobody answers, or with a status alone, in memory that the server maps */
+/* ring.c: requests without an answer, or with a status alone, in memory that the server maps */
 bool hfcl_ring_open(int control);
 bool hfcl_ring_put(const uint8_t *message, size_t n); /* false: the server is gone */
 uint64_t hfcl_ring_position(void); /* what was put before this call is carried out before what waits for it */
@@ -147,8 +147,8 @@ cl_int hfcl_run(struct call *, const struct rows *out, const struct rows *in);
 cl_int hfcl_ask(struct call *);
 cl_int hfcl_ask_in(struct call *, int slot); /* sends it; where it succeeds hfcl_answer_in must follow */
 cl_int hfcl_answer_in(int slot);
-/* hfcl_post sends a request whose reply tells nothing that the program must know now. It ends the call, and fails
-   where the server is gone. */
+/* hfcl_post sends a request whose reply the program need not wait for. It ends the call, and fails
+   if the server is gone. */
 cl_int hfcl_post(struct call *);
 uint32_t hfcl_get32(struct call *);
 uint64_t hfcl_get64(struct call *);

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Begins. VELOC_Init is collective over comm, after MPI_Init. VELOC_Init_single is for one process by itself, with or
- * without MPI; id tells it from others that use the same directories. cfg_file names the configuration; "" or NULL
+ * without MPI; id separates it from others that use the same directories. cfg_file names the configuration; "" or NULL
  * means that the VELOC_* variables have it all. */
 #ifndef VELOC_WITHOUT_MPI
 VELOC_LOCAL int VELOC_Init(MPI_Comm comm, const char *cfg_file);

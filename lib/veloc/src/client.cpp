@@ -111,7 +111,7 @@ void client::tell_others(const std::string &job) const {
 	}
 	DIR *dir = opendir(cfg.scratch.c_str());
 	if (dir == nullptr) {
-		return; // what comes next says why
+		return; // the next call reports the error
 	}
 	while (const dirent *d = readdir(dir)) {
 		if (std::string name = d->d_name; name != job && name.compare(0, first.size(), first) == 0) {
@@ -123,7 +123,7 @@ void client::tell_others(const std::string &job) const {
 	closedir(dir);
 }
 
-// Runs a call, and says why it failed. What fails on all ranks alike is said by the first.
+// Runs a call, and reports its failure. The first rank reports a failure of all ranks alike.
 bool client::tried(const char *call, const std::function<void()> &work, bool collective) {
 	try {
 		work();

@@ -60,7 +60,7 @@ private:
 
 	enum class phase { none, checkpoint, restart };
 
-	// What tells a file that was written anew from the one before.
+	// Separates a file that was written again from the one before.
 	struct stamp {
 		unsigned long long inode;
 		long long bytes, seconds, nanoseconds;

@@ -111,7 +111,7 @@ struct value {
 
 using values = std::map<std::string, value>;
 
-// A key that nobody knows is told and left out, as VeloC does; one that is near a key was meant to have an effect.
+// An unknown key is reported and left out, as VeloC does; one that is near a key was meant to have an effect.
 void take(values &all, std::vector<std::string> &notes, const std::string &name, const value &v) {
 	for (const char *r : refused) {
 		if (name == r) {

@@ -38,7 +38,7 @@ void say(int rank, const std::string &line) {
 	while (done < text.size()) { // one write, so that lines of several ranks stay whole
 		ssize_t n = write(to, text.data() + done, text.size() - done);
 		if (n < 0 && errno != EINTR) {
-			return; // there is nobody to tell
+			return; // there is no reader
 		}
 		done += n > 0 ? static_cast<size_t>(n) : 0;
 	}
