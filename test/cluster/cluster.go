@@ -83,7 +83,7 @@ func Up(tb testing.TB, n int, env ...string) *Cluster {
 func (c *Cluster) start(n int) error {
 	c.keeper = exec.Command("bash", c.script, "keep", strconv.Itoa(n))
 	c.keeper.Env, c.keeper.Stderr = c.env, c.out
-	c.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must outlive the test by a moment
+	c.keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // it must outlive the test briefly
 	in, err := c.keeper.StdinPipe()
 	if err != nil {
 		return err

@@ -251,7 +251,7 @@ func TestToolGone(t *testing.T) {
 	r.ends(t, want)
 }
 
-// TestOneCannot: when one program of two cannot be paused, both go on, and the error says why.
+// TestOneCannot: when one program of two cannot be paused, both go on, and the error has the reason.
 func TestOneCannot(t *testing.T) {
 	want, spun := alone().run(t, linked, longProgram...), alone().run(t, linked, "spin")
 	managed := alone().run(t, linked, "60")

@@ -1,6 +1,6 @@
 // Demo shows one N-body run that is asked for a checkpoint, killed, and continues
 // under another MPI, with its ranks on other directories, and on another OpenCL
-// platform. It compares the results with a run that nobody disturbed and exits
+// platform. It compares the results with an undisturbed run and exits
 // with 1 if one is not what it should be. make demo builds and starts it.
 package main
 

@@ -125,7 +125,7 @@ func (l *life) manifests() int {
 	return len(list)
 }
 
-// killInCommit kills the job while it commits its first epoch, and says whether that
+// killInCommit kills the job while it commits its first epoch, and reports whether that
 // left the manifest in some of the directories only.
 func (l *life) killInCommit(t *testing.T) bool {
 	j := l.held(t)

@@ -27,7 +27,7 @@ func TestSurvivorsLeave(t *testing.T) {
 			j.until(t, func() bool { return strings.Contains(j.output(), "rank 1 on node") })
 			t.Logf("%v: named after %v", sig, time.Since(begin).Round(time.Millisecond))
 			// hydra ends the survivors of a killed rank itself, at times before they can
-			// say anything; nobody ends them when it is only stopped.
+			// say anything; they go on when it is only stopped.
 			if out := j.output(); !strings.Contains(out, "rank 1 on node") && (mpi == 0 || sig == syscall.SIGSTOP) {
 				t.Errorf("%v: nobody names the lost rank:\n%s", sig, out)
 			}

@@ -24,7 +24,7 @@ import (
 const root = "../.."
 
 // TestExamples kills each example under one MPI and starts it again under the other. Its
-// ranks have to print what they print when nobody disturbs them.
+// ranks have to print the lines of an undisturbed run.
 func TestExamples(t *testing.T) {
 	names := []string{"hello", "halo", "gpu"}
 	bin := build(t, names...)

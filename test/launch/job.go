@@ -120,8 +120,8 @@ func (r *Running) PIDs() []int {
 	return pids
 }
 
-// RankPIDs returns the processes of the job by rank; the rank is told by the
-// place of the -local directory that a process was given.
+// RankPIDs returns the processes of the job by rank; the rank follows from the
+// place of the process's -local directory.
 func (r *Running) RankPIDs() ([]int, error) {
 	pids := make([]int, len(r.Locals))
 	for _, p := range descendants(r.cmd.Process.Pid) {

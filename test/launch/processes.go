@@ -108,7 +108,7 @@ func endBelow(pid int) {
 	}
 }
 
-// reap collects ended children that no one waits for.
+// reap collects ended children without a waiter.
 func reap() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

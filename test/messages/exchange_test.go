@@ -50,7 +50,7 @@ func exchange(w *mpiwrap.Comm, device string) error {
 	return nil
 }
 
-// onDevice opens the device, runs all checks with messages of up to so many bytes, and closes it.
+// onDevice opens the device, runs all checks with messages of up to longest bytes, and closes it.
 func (r *rank) onDevice(longest int) (err error) {
 	if r.d, err = gpustate.Open(r.sel); err != nil {
 		return err

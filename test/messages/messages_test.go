@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
-// What a process that mpirun starts is told.
+// Variables of a process that mpirun starts.
 const (
 	deviceEnv = "HOLDFAST_TEST_MESSAGES" // the device, which makes it a rank
 	awareEnv  = "HOLDFAST_GPU_AWARE"
@@ -51,7 +51,7 @@ func rankMain(device string) int {
 	return 0
 }
 
-// ranks runs two ranks with a device under each MPI. What they print is in the log. May says whether messages may go
+// ranks runs two ranks with a device under each MPI. What they print is in the log. May reports whether messages may go
 // directly where the MPI takes the memory. Then collectives do; how many messages do depends on who comes first.
 func ranks(t *testing.T, device, aware string, may bool) {
 	sel, err := gpustate.ParseSelect(device)

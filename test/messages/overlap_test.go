@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
-// TestOverlap: ranges of one call that share memory are refused where they must not, also when they are of different
-// Buffers, and taken where they are the same or only next to each other.
+// TestOverlap: ranges of one call that share memory are refused if they must not, even if they are of different
+// Buffers, and accepted if they are the same or only next to each other.
 func TestOverlap(t *testing.T) {
 	const n = 9 << 20
 	err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {

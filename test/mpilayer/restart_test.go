@@ -337,7 +337,7 @@ func TestRandomPrograms(t *testing.T) {
 	}
 }
 
-// randomProgram runs one, with its requests protected or not, and says whether it was restarted.
+// randomProgram runs one, with its requests protected or not, and reports whether it was restarted.
 func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64, protect bool) (restarted bool,
 	err error) {
 	t.Helper()

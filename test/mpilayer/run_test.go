@@ -57,7 +57,7 @@ func TestRunPreloads(t *testing.T) {
 			program := plain(t, l, "testdata/ring.c", "-L"+dir, "-lholdfast", "-Wl,-rpath,"+dir)
 			env := []string{"HOLDFAST_GLOBAL=" + t.TempDir(), "HOLDFAST_JOB=layer", fmt.Sprintf(
 				"HOLDFAST_NODE_KEY=layer-%d-%d", os.Getpid(), time.Now().UnixNano())}
-			// Its ranks kill themselves behind a final checkpoint. Where holdfast run hears of that first, it ends with
+			// Its ranks kill themselves behind a final checkpoint. If holdfast run learns that first, it ends with
 			// code 75, else it starts them again. The daemon may live through that, and log to where the first one did.
 			j := under(l, dir, env, nil, ranks, program, fmt.Sprint(steps))
 			out, err := j.CombinedOutput(t.Context())
@@ -87,8 +87,8 @@ func TestRunPreloads(t *testing.T) {
 	}
 }
 
-// TestWorkersInPython takes a checkpoint of a master with workers at a moment by chance, kills a rank, and has holdfast
-// run start them again: the answers are those of a run that nobody disturbs.
+// TestWorkersInPython takes a checkpoint of a master with workers at a random time, kills a rank, and has holdfast
+// run start them again: the answers are those of an undisturbed run.
 func TestWorkersInPython(t *testing.T) {
 	const python = "/usr/bin/python3" // of the distribution, as its mpi4py
 	l := mpirun.OpenMPI

@@ -30,7 +30,7 @@ type life struct {
 }
 
 // daemon is the process that serves the job, other than one that has died; 0: there is none. While ranks connect there
-// may be some for a moment: of those that ranks start at the same time one serves, and the others end.
+// may be several: of those that ranks start at the same time one serves, and the others end.
 func (l *life) daemon(not int) int {
 	if all := l.daemons(not); len(all) > 0 {
 		return all[0]
@@ -74,7 +74,7 @@ func (l *life) until(what string, come func() bool) {
 	}
 }
 
-// over says whether a process has ended.
+// over reports whether a process has ended.
 func over(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -127,7 +127,7 @@ func (l *life) protected() {
 	}
 }
 
-// lost says whether a rank has ended.
+// lost reports whether a rank has ended.
 func (l *life) lost() bool {
 	return slices.ContainsFunc(l.pids(), over)
 }
@@ -140,8 +140,8 @@ func (l *life) pids() (all []int) {
 }
 
 // TestDaemonKilledAnywhere kills daemons at random moments: while ranks compute, while a checkpoint is taken, written
-// or committed, soon after their own start, in hf_init, hf_restore and hf_finalize. Each rank is told at the first
-// point that it comes to, checkpoints go on, no start begins before the one that came before it, and the last one ends
+// or committed, soon after their own start, in hf_init, hf_restore and hf_finalize. Each rank learns it at the first
+// point that it reaches, checkpoints go on, no start begins before the one that came before it, and the last one ends
 // with the right bytes.
 func TestDaemonKilledAnywhere(t *testing.T) {
 	guard := compile(t, "gcc", "testdata/guard.c")
@@ -269,7 +269,7 @@ func keyOf(env []string) string {
 }
 
 // TestDaemonOfSomeRanksKilled has two daemons serve a job, as if it were on two nodes. When one is killed the job ends,
-// and says why: its ranks cannot come to another daemon without those of the other.
+// and reports the reason: its ranks cannot use another daemon without those of the other.
 func TestDaemonOfSomeRanksKilled(t *testing.T) {
 	all := mpirun.Launchers()
 	l := all[0]

@@ -125,7 +125,7 @@ func checkSoname(t *testing.T, i installed) {
 	}
 }
 
-// checkPages wants a page for each call, and none that groff complains about.
+// checkPages wants a page for each call, without complaints of groff.
 func checkPages(t *testing.T, i installed) {
 	header, err := os.ReadFile("../../lib/holdfast.h")
 	if err != nil {

@@ -126,7 +126,7 @@ func launchRanks(t *testing.T, n int, program string, env []string, args ...stri
 	return j
 }
 
-// follow reads what the job says until nobody can say more.
+// follow reads what the job says until its end.
 func (j *job) follow(r *os.File) {
 	defer close(j.done)
 	in := bufio.NewScanner(r)
@@ -134,7 +134,7 @@ func (j *job) follow(r *os.File) {
 		fmt.Fprintln(j.out, in.Text())
 		select {
 		case j.lines <- in.Text():
-		default: // nobody waits for so many
+		default: // the lines are full
 		}
 	}
 	_ = r.Close() // at its end
@@ -142,7 +142,7 @@ func (j *job) follow(r *os.File) {
 
 const limit = 10 * time.Minute
 
-// walk takes long for so many steps at some milliseconds, and a moment without.
+// walk takes long for that number of steps at some milliseconds, and is short without.
 const long = "6000"
 
 // slowly has walk take its milliseconds for each step until on is called: what a test does meanwhile comes before its

@@ -139,7 +139,7 @@ func TestRestartFromMemoryOfFinished(t *testing.T) {
 	}
 }
 
-// othersSleep says whether all ranks of a program but one wait in a call of the kernel.
+// othersSleep reports whether all ranks of a program but one wait in a call of the kernel.
 func othersSleep(t *testing.T, program string, one int) bool {
 	for _, pid := range ranksOf(t, program) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -187,7 +187,7 @@ func TestRestartFromPinnedMemory(t *testing.T) {
 }
 
 // TestRestartFromScribbledMemory: a rank that has written over its arenas before it died restores from a level
-// and says why, while the others restore from memory.
+// and reports the reason, while the others restore from memory.
 func TestRestartFromScribbledMemory(t *testing.T) {
 	walk := compile(t, "gcc", "testdata/walk.c")
 	want := uncut(t, walk)
@@ -273,7 +273,7 @@ func TestKilledAnywhereInOneDaemon(t *testing.T) {
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
 	said, end := staying(t, env)
-	last := 0 // where the newest start began
+	last := 0 // step of the newest start
 	for i := range *kills / 2 {
 		committed := strings.Count(said.String(), "committed")
 		j := launchJob(t, walk, env, steps, name, "2")

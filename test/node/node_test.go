@@ -70,7 +70,7 @@ func TestKilledAnywhere(t *testing.T) {
 	t.Logf("seed %d", *killSeed)
 	env, name := environ(t, filepath.Join(dir, "ckpt")), filepath.Join(dir, "got")
 	env = append(env, "HOLDFAST_INTERVAL=1ms", "HOLDFAST_LOCAL="+t.TempDir())
-	last := 0 // where the newest start began
+	last := 0 // step of the newest start
 	for i := range *kills {
 		j := launchJob(t, walk, env, steps, name, "2")
 		j.await("begins at step")
@@ -124,7 +124,7 @@ func TestKilledAtInstruction(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	last := 0 // where the newest start began
+	last := 0 // step of the newest start
 	start := func(phase string, before int) (said string) {
 		j := launchJob(t, script, append(env, fmt.Sprint("STEPS=", before)), total, name, "0", phase, "2")
 		j.wait()
@@ -262,7 +262,7 @@ func TestPrograms(t *testing.T) {
 		launchJob(t, walk, env, "30", filepath.Join(t.TempDir(), "got"), "0", "trap-fpe", "5").mustEnd()
 	})
 	t.Run("address space", func(t *testing.T) {
-		// Too little for the daemon, which the program starts: the library says so, and nobody else anything.
+		// Too little for the daemon, which the program starts: the library says so, and no other process anything.
 		for _, kib := range []int{60000, 1000000} {
 			script := filepath.Join(t.TempDir(), "limited.sh")
 			text := fmt.Sprintf("#!/bin/sh\nulimit -v %d\nexec %s \"$@\"\n", kib, walk)

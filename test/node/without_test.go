@@ -135,7 +135,7 @@ func TestWithoutAnswers(t *testing.T) {
 	}
 }
 
-// TestWithoutOnSomeRanks: ranks with other settings than the rest say so, and nobody waits for anybody.
+// TestWithoutOnSomeRanks: ranks with other settings than the rest say so, and no rank waits for another.
 func TestWithoutOnSomeRanks(t *testing.T) {
 	if err := mpirun.MPICH.Available(); err != nil {
 		t.Skip(err)

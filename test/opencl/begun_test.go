@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// deadline is how long something may take that takes a moment.
+// deadline is the most time of a short action.
 const deadline = time.Minute
 
 // TestServerKeepsNothing: the server that a program has begun, and that stays, has none of its open
@@ -91,7 +91,7 @@ func TestClosedFiles(t *testing.T) {
 	}
 }
 
-// TestSmallLimits: a program whose limits leave too little gets no device, and is told of them.
+// TestSmallLimits: a program whose limits leave too little gets no device, and an error that names them.
 func TestSmallLimits(t *testing.T) {
 	l := newLab(t)
 	for limit, told := range map[string]string{

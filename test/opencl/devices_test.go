@@ -92,7 +92,7 @@ func (m *deviceMover) find() (list []served) {
 }
 
 // moveOne moves one of the devices to another place. A program that ends meanwhile closes them: they are not moved,
-// now or later, and its servers may list them for a while.
+// now or later, and its servers may still list them.
 func (m *deviceMover) moveOne(r *rand.Rand) {
 	m.l.t.Helper()
 	list := m.find()

@@ -6,7 +6,7 @@ import (
 )
 
 // TestIncludes: sources include the program's own files, which the compiler of the server finds
-// where that of the program did, also after a move.
+// in the program's directories, even after a move.
 func TestIncludes(t *testing.T) {
 	l := newLab(t)
 	want := l.run(without, "includes", l.file("go on", ""))

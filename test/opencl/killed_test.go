@@ -22,7 +22,7 @@ var (
 // TestKilledAtRandom: a process that serves a program is killed at a random moment, while the
 // program's threads use the ring, slots, mappings, reads that do not block and waits. Each
 // thread gets CL_DEVICE_NOT_AVAILABLE, or an error of the command that a command waited for,
-// nothing hangs, and nothing that was said to be read is wrong. Soaks set -kills and -kill-seed.
+// nothing hangs, and all bytes that were reported as read are right. Soaks set -kills and -kill-seed.
 func TestKilledAtRandom(t *testing.T) {
 	commandLimit = 10*time.Minute + time.Duration(*killCount)*30*time.Second
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func TestKilledAtRandom(t *testing.T) {
 				}
 				seed := strconv.Itoa(r.IntN(1 << 20))
 				p := l.startUntil("going", through(c.device), "killed", seed)
-				time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond) // a moment of the program
+				time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
 				if err := syscall.Kill(c.victim(t, l, p.Process.Pid), syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
@@ -110,11 +110,11 @@ func endsByLoss(t *testing.T, p *running, seed string) {
 	}
 }
 
-// threadLine is what a thread of killed.c ends with: its first error, and where.
+// threadLine is the last line of a thread of killed.c: its first error and the place.
 var threadLine = regexp.MustCompile(`(?m)^\d+: (-?\d+) at .*$`)
 
 // TestGarbage: a program that writes random bytes into the memory that it shares with its
-// server, while that is in use, costs nobody but itself.
+// server, while that is in use, harms only itself.
 func TestGarbage(t *testing.T) {
 	commandLimit = 10*time.Minute + time.Duration(*killCount)*30*time.Second
 	l := newPoCLLab(t)

@@ -39,7 +39,7 @@ func TestMovedAtRandom(t *testing.T) {
 	servers := []string{l.socket(), second}
 	at := 0
 	for n := range *moveCount {
-		time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond) // a moment of the program
+		time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
 		to := r.IntN(2)
 		place := servers[to] + "," + []string{platform, another}[r.IntN(2)]
 		if out, err := l.command(nil, "holdfast", "migrate", servers[at], pid, place).CombinedOutput(); err != nil {

@@ -74,7 +74,7 @@ func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 		"ASAN_OPTIONS=detect_leaks=0"}
 }
 
-// TestCancelled: threads that are cancelled in the library's calls hold nothing that others wait for.
+// TestCancelled: threads that are cancelled in the library's calls hold no lock of others.
 // PoCL's own hang then.
 func TestCancelled(t *testing.T) {
 	l := newLab(t)

@@ -85,7 +85,7 @@ func find(t *testing.T, theirs []byte, arguments string) int {
 	return 0
 }
 
-// sameLab tells whether two processes have the same runtime directory.
+// sameLab reports whether two processes have the same runtime directory.
 func sameLab(env, theirs []byte) bool {
 	for _, e := range strings.Split(string(theirs), "\x00") {
 		if strings.HasPrefix(e, "XDG_RUNTIME_DIR=") {
@@ -95,7 +95,7 @@ func sameLab(env, theirs []byte) bool {
 	return false
 }
 
-// TestNoCommand: a program without the holdfast command finds no device, and is told why.
+// TestNoCommand: a program without the holdfast command finds no device, and gets the reason.
 func TestNoCommand(t *testing.T) {
 	l := newLab(t)
 	c := l.command(append(through(platform), "HOLDFAST_BIN=/nonexistent"), "vector")
@@ -105,7 +105,7 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// TestNoDevice: a program whose HOLDFAST_DEVICE describes no device finds none, and is told what there is.
+// TestNoDevice: a program whose HOLDFAST_DEVICE describes no device finds none, and gets the list.
 func TestNoDevice(t *testing.T) {
 	l := newLab(t)
 	for _, device := range []string{"no such device", platform + ":7"} {

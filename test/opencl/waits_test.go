@@ -13,8 +13,8 @@ import (
 var waitLine = regexp.MustCompile(`(?m)^(.+): (-?\d+)$`)
 
 // TestWaitsEnd: when a process that serves a program is killed, each way to wait returns with an
-// error, also for commands that a user event holds back which nobody sets. All call-backs are
-// called with an error, and each context is told once.
+// error, even for commands behind a user event that is never set. All call-backs are
+// called with an error, and each context's once.
 func TestWaitsEnd(t *testing.T) {
 	l := newPoCLLab(t)
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestRunning: a kernel is seen at work, where the device tells it.
+// TestRunning: a kernel is seen at work, if the device reports it.
 func TestRunning(t *testing.T) {
 	if platform != "pocl" {
 		t.Skip("other platforms than PoCL do not tell it of an in-order queue's kernel")

@@ -240,7 +240,7 @@ func (l *lab) serve(options ...string) {
 	l.t.Fatal("holdfast gpud did not begin to listen")
 }
 
-// running is a program that stands still until it is told to go on.
+// running is a program that stands still until it gets a line.
 type running struct {
 	*exec.Cmd
 	lines  *bufio.Scanner

@@ -34,7 +34,7 @@ func TestAcrossNodes(t *testing.T) {
 		t.Fatalf("got the addresses %v, want two", addrs)
 	}
 
-	// where the suite looks for the server of this platform
+	// the suite looks there for the server of this platform
 	if err := os.WriteFile(filepath.Join(c.PFS(), "remote-tcp-pocl.addr"), []byte(addrs["n1"]), 0o600); err != nil {
 		t.Fatal(err)
 	}

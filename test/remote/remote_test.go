@@ -67,7 +67,7 @@ func TestMovedAtRandomMoments(t *testing.T) {
 }
 
 // number is an application's at a server, 0 when it has no device there. Those
-// that have ended may be listed for a while.
+// that have ended may still be listed.
 func (l *lab) number(s *server, a *app) uint64 {
 	l.Helper()
 	for _, c := range l.clients(s) {
@@ -212,7 +212,7 @@ func (l *lab) workers(s *server) (pids []string) {
 }
 
 // TestProgramStopped: a program that is stopped loses its device after --timeout,
-// and is told so when it goes on; a program beside it goes on meanwhile.
+// and gets an error when it goes on; a program beside it goes on meanwhile.
 func TestProgramStopped(t *testing.T) {
 	l := newLab(t)
 	want := l.wait(l.app("nbody", 2, "pocl", nil))

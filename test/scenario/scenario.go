@@ -22,7 +22,7 @@ type Scene interface {
 	Take() string
 }
 
-// Play plays testdata/*.txt, at least so many files, each in a new scene. idle stands in a
+// Play plays testdata/*.txt, at least least files, each in a new scene. idle stands in a
 // file where nothing was printed.
 func Play(t *testing.T, least int, idle string, scene func() Scene) {
 	t.Helper()

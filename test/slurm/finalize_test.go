@@ -16,9 +16,9 @@ var short = []string{"-shape", "stencil", "-steps", "20"}
 // left is the line of a rank that has waited for MPI_Finalize long enough.
 const left = "MPI_Finalize hangs although all ranks have called it"
 
-// TestFinalize: with nobody watching, a program ends by itself and with its own
+// TestFinalize: without holdfast run, a program ends by itself and with its own
 // code, under an MPICH that hangs in MPI_Finalize when it is left to itself, and
-// under libraries that hang for good.
+// under libraries that hang forever.
 func TestFinalize(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 2)

@@ -36,7 +36,7 @@ func (b *bed) line(program []string, result string) []string {
 }
 
 // hold submits a job of a held program, under holdfast run with the flags run or,
-// where they are nil, under srun alone and a script that requeues it. An epoch is
+// if they are nil, under srun alone and a script that requeues it. An epoch is
 // taken only when something asks for it.
 func (b *bed) hold(t *testing.T, mpi int, name string, ranks int, sbatch, run []string, env ...string) *job {
 	t.Helper()

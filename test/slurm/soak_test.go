@@ -37,7 +37,7 @@ func TestRandomDeaths(t *testing.T) {
 		limit.Cur = limit.Max
 		_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &limit) // then there are no core files
 	}
-	b := newBed(t, 9) // those that come back are left alone for a while
+	b := newBed(t, 9) // those that come back are left alone at first
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	var list []trial
 	begun, next := time.Now(), *from

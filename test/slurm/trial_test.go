@@ -171,7 +171,7 @@ func (l *tail) more() []events.Event {
 	return l.all[from:]
 }
 
-// doing says what the rank was doing at a moment: what had begun last and not
+// doing returns the rank's activity at a time: the one that had begun last and not
 // ended.
 func (l *tail) doing(at time.Time) string {
 	l.more()
@@ -416,7 +416,7 @@ func (tr *trial) tolerates() int {
 }
 
 // try runs a trial and checks what came of it: the result of the undisturbed
-// run, no older epoch restored than there had to be, nobody crashed.
+// run, no older epoch restored than there had to be, no rank crashed.
 func (b *bed) try(t *testing.T, tr *trial, name string) {
 	if tr.Hog {
 		b.hog(t)
@@ -680,7 +680,7 @@ func table(list []trial) string {
 	return b.String()
 }
 
-// noticeTable says how long it took until a death was told of, by whether it closes connections.
+// noticeTable lists the times until a death was reported, with and without closed connections.
 func noticeTable(list []trial) string {
 	var b strings.Builder
 	for _, closes := range []bool{true, false} {

@@ -82,7 +82,7 @@ const (
 	limit = 10 * time.Minute
 )
 
-// run runs a program on ranks of an MPI, or by itself, and waits until nobody holds its output.
+// run runs a program on ranks of an MPI, or by itself, and waits until no process holds its output.
 func run(t *testing.T, mpi string, n int, command ...string) (out string, code int) {
 	t.Helper()
 	for _, l := range mpirun.Launchers() {
@@ -540,8 +540,8 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestRanks starts another number of ranks than the checkpoints have: it is told, and nobody hangs. MPICH's launcher
-// may drop what ranks write before they abort.
+// TestRanks starts another number of ranks than the checkpoints have: it gets an error, and no rank hangs. MPICH's
+// launcher may drop what ranks write before they abort.
 func TestRanks(t *testing.T) {
 	p := newPlace(t, "mode = sync")
 	command, _ := heat(t, "openmpi", p, "mem")

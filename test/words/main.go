@@ -156,7 +156,7 @@ func look(file string, b []byte) (out []finding) {
 	return out
 }
 
-// A piece is a sentence, or a line of a comment, and where it begins.
+// A piece is a sentence, or a line of a comment, and its first line.
 type piece struct {
 	line int
 	text string

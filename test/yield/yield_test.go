@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// dirEnv tells the test binary that it is a rank, and where it meets the others.
+// dirEnv makes the test binary a rank; the others are at that directory.
 const dirEnv = "HOLDFAST_YIELD_DIR"
 
 func TestMain(m *testing.M) {

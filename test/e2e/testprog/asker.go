@@ -60,7 +60,7 @@ func (k *asker) start(ck *coordinated.Checkpointer, asks []ask) {
 	}
 }
 
-// called hears of each call into MPI.
+// called counts a call into MPI.
 func (k *asker) called(string) { k.count(byCall) }
 
 func (k *asker) atPoint() { k.count(byPoint) }

@@ -35,7 +35,7 @@ type run struct {
 	pace   time.Duration
 	hold   string // file that must exist for the program to go beyond half its steps
 	points int    // passed so far
-	asks   func() // hears of each Point before it is reached; nil = nobody
+	asks   func() // called before each Point; may be nil
 
 	counter *mpiwrap.Win[int64] // of tickets
 	post    post                // of mail

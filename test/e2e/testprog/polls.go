@@ -7,7 +7,7 @@ import (
 )
 
 // polls passes a value round the ring; each rank polls for it, by Iprobe or by Test, and
-// computes in between. Every second rank comes to a Point in every third step only.
+// computes in between. Every second rank reaches a Point in every third step only.
 func (r *run) polls(ctx context.Context) error {
 	n, me := r.world.Size(), r.world.Rank()
 	for ; r.step < r.steps; r.step++ {

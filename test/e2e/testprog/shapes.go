@@ -100,7 +100,7 @@ func (r *run) reduce() error {
 }
 
 // apart sends without waiting: every rank feeds its right neighbour, and the
-// last one feeds nobody, so that ranks are iterations apart and messages are
+// last one feeds no rank, so that ranks are iterations apart and messages are
 // in flight at almost every moment. An acknowledgement every 16 steps bounds it.
 func (r *run) apart(ctx context.Context) error {
 	n, me := r.world.Size(), r.world.Rank()
@@ -146,7 +146,7 @@ func (r *run) acknowledge(me, n int) error {
 	return nil
 }
 
-// broadcast lets the root run ahead: nobody waits for the others but every
+// broadcast lets the root run ahead: the ranks wait for each other only every
 // eighth step.
 func (r *run) broadcast(ctx context.Context) error {
 	for ; r.step < r.steps; r.step++ {
@@ -230,8 +230,8 @@ func (r *run) large(ctx context.Context) error {
 	return nil
 }
 
-// stuck never lets its last rank come to a Point again: it waits for a message
-// that nobody sends. It shows what is said about such a rank.
+// stuck never lets its last rank reach a Point again: it waits for a message
+// that no rank sends. It shows the report about such a rank.
 func (r *run) stuck(ctx context.Context) error {
 	n, me := r.world.Size(), r.world.Rank()
 	if me == n-1 {

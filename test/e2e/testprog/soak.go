@@ -17,7 +17,7 @@ import (
 
 // soak starts programs again and again in one process: each draws a program from the
 // seed, runs it undisturbed, runs it with checkpoints at random moments, and restarts it from
-// each of them. All ranks draw the same. A moment is a checkpoint that was restarted from.
+// each of them. All ranks draw the same. The moments are checkpoints that were restarted from.
 type soak struct {
 	moments int
 	seed    uint64
@@ -58,7 +58,7 @@ func (s *soak) run(world *mpiwrap.Comm) error {
 	return mpiwrap.Finalize()
 }
 
-// report prints what was done, and what a moment's time went to.
+// report prints the numbers, and the mean time of each part of a restart.
 func (s *soak) report(took time.Duration) {
 	fmt.Printf("soak: %d moments in %v, %.1f ms each:", s.done, took.Round(time.Millisecond),
 		took.Seconds()*1e3/float64(s.done))
@@ -132,7 +132,7 @@ func (s *soak) fallBack(d *drawn, newest storage.Epoch, want string) error {
 	if err != nil {
 		return err
 	}
-	// The byte may have been one that nobody needs, and of a pack that is cut short the
+	// The byte may have been an unused one, and of a pack that is cut short the
 	// rank's own part may be left.
 	if o.from != newest {
 		s.counts["fallen-back"]++
