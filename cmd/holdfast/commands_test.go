@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,5 +150,54 @@ func TestVersion(t *testing.T) {
 	python, err := os.ReadFile("../../python/holdfast/__init__.py")
 	if err != nil || !strings.Contains(string(python), "\n__version__ = \""+want+"\"\n") {
 		t.Errorf("the Python package has another version than %s: %v", want, err)
+	}
+}
+
+// TestHelpReads: the help of each command has an example with flags that are there, and lines that fit a terminal.
+func TestHelpReads(t *testing.T) {
+	check := func(c *cobra.Command) {
+		found := false
+		for line := range strings.Lines(c.Long) {
+			words := strings.Fields(line)
+			if !strings.HasPrefix(line, "  ") || !strings.Contains(strings.TrimSpace(line)+" ", c.CommandPath()+" ") {
+				continue
+			}
+			found = true
+			words = words[slices.Index(words, "holdfast")+1:]
+			of, words, err := c.Root().Find(words)
+			if err != nil || of.DisableFlagParsing { // bench has flags of another program
+				continue
+			}
+			for _, w := range words {
+				if w == "--" || w == "&&" { // behind it are the flags of another command
+					break
+				}
+				name, long := strings.CutPrefix(w, "--")
+				short, is := strings.CutPrefix(w, "-")
+				if long && of.Flags().Lookup(name) == nil || is && !long && of.Flags().ShorthandLookup(short) == nil {
+					t.Errorf("%s: its example has the flag %s: %s", c.CommandPath(), w, line)
+				}
+			}
+		}
+		if !found && !c.DisableFlagParsing {
+			t.Errorf("%s: no example in its help", c.CommandPath())
+		}
+		code, out, errs := run(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
+		if code != cli.Good && !c.DisableFlagParsing {
+			t.Errorf("%s --help: exit code %d, %s", c.CommandPath(), code, errs)
+		}
+		for line := range strings.Lines(out) {
+			if len(line) > 91 {
+				t.Errorf("%s --help: %d columns: %s", c.CommandPath(), len(line), line)
+			}
+		}
+	}
+	root := newRoot()
+	check(root)
+	each(root, check)
+	code, out, _ := run(t, "run", "--help")
+	if code != cli.Good || !strings.Contains(out, "\n Slurm\n      --requeue ") ||
+		strings.Index(out, "\n Other\n") < strings.Index(out, "--stall") {
+		t.Errorf("the flags of run are not in groups: %s", out)
 	}
 }

@@ -17,7 +17,7 @@ func newConfig() *cobra.Command {
 	var asJSON, all, example bool
 	cmd := &cobra.Command{
 		Use:   "config [KEY...]",
-		Short: "print the configuration in force and where it comes from",
+		Short: "print the settings in force and where they come from",
 		Long:  help("config"),
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {

@@ -23,9 +23,6 @@ import (
 
 func main() { cli.Main(Run) }
 
-const exitCodeDoc = `Exit codes: 0 all is well; 1 something is corrupt or missing; 2 nothing could be
-read (bad arguments, not a checkpoint directory, I/O error).`
-
 // Run runs holdfast with arguments and returns its exit code.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Run(ctx, newRoot(), forBench(args), stdout, stderr)
@@ -33,22 +30,28 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "holdfast",
-		Short: "look after the checkpoints of MPI programs",
-		Long: "holdfast looks after the checkpoints of MPI programs, with and without GPUs. It starts\n" +
-			"programs and restarts them when nodes die, asks running jobs for checkpoints, lists,\n" +
-			"checks and removes them, and measures what they cost.\n\n" +
-			"Where ls, show, verify, keep, export, request, status or report is given no directory,\n" +
-			"it takes the job's: HOLDFAST_GLOBAL and HOLDFAST_LOCAL, or those of holdfast.yaml.\n\n" + exitCodeDoc,
+		Use:     "holdfast",
+		Short:   "look after the checkpoints of MPI programs",
+		Long:    help("holdfast"),
 		Version: version(),
 	}
-	root.AddCommand(epochs.Commands()...)
-	root.AddCommand(jobs.Commands()...)
-	root.AddCommand(devices.Commands()...)
-	root.AddCommand(images.Commands()...)
-	root.AddCommand(newBench(), newConfig(), newDoctor(), newDoctorRank(), newDoctorNode(), newMan())
+	addGroup(root, "Programs", jobs.Commands()...)
+	addGroup(root, "Checkpoints", epochs.Commands()...)
+	addGroup(root, "GPUs and OpenCL", append(devices.Commands(), images.Commands()...)...)
+	addGroup(root, "This machine", newDoctor(), newDoctorRank(), newDoctorNode(), newConfig(), newBench(), newMan())
+	root.SetHelpCommandGroupID("This machine")
+	root.SetCompletionCommandGroupID("This machine")
 	root.SetFlagErrorFunc(removedFlag)
 	return root
+}
+
+// addGroup adds commands below a heading of the help.
+func addGroup(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	for _, c := range commands {
+		c.GroupID = heading
+	}
+	root.AddCommand(commands...)
 }
 
 // release is the version of lib/holdfast.h.

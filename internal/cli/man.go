@@ -141,29 +141,40 @@ func commandPage(c *cobra.Command, more func(*Page)) string {
 	return p.String()
 }
 
-// options writes what a command takes, but for its help.
+// options writes the flags of a command, except --help.
 func options(p *Page, c *cobra.Command) {
 	first := true
-	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "help" {
-			return
-		}
-		if first {
-			p.Section("OPTIONS")
-			first = false
-		}
-		item := Bold("--" + f.Name)
-		if f.Shorthand != "" {
-			item = Bold("-"+f.Shorthand) + ", " + item
-		}
-		value, usage := pflag.UnquoteUsage(f)
-		if value != "" {
-			item += ` \fI` + Roff(value) + `\fR`
-		}
-		none := slices.Contains([]string{"", "0", "0s", "[]", "false"}, f.DefValue)
-		if !none && !strings.Contains(usage, "(default") {
-			usage += " (default " + strings.Trim(f.DefValue, "[]") + ")"
-		}
-		p.Entry(item, usage)
-	})
+	for _, g := range groups(c) {
+		heading := g.heading
+		g.flags.VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" {
+				return
+			}
+			if first {
+				p.Section("OPTIONS")
+				first = false
+			}
+			if heading != "" {
+				p.Text(".SS " + Roff(heading))
+				heading = ""
+			}
+			p.option(f)
+		})
+	}
+}
+
+func (p *Page) option(f *pflag.Flag) {
+	item := Bold("--" + f.Name)
+	if f.Shorthand != "" {
+		item = Bold("-"+f.Shorthand) + ", " + item
+	}
+	value, usage := pflag.UnquoteUsage(f)
+	if value != "" {
+		item += ` \fI` + Roff(value) + `\fR`
+	}
+	none := slices.Contains([]string{"", "0", "0s", "[]", "false"}, f.DefValue)
+	if !none && !strings.Contains(usage, "(default") {
+		usage += " (default " + strings.Trim(f.DefValue, "[]") + ")"
+	}
+	p.Entry(item, usage)
 }

@@ -65,7 +65,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.SetArgs(longHelp(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.InitDefaultCompletionCmd() // it writes to where root did when it was made
+	setHelp(root) // when the output is set: the completion command keeps the one that it finds
 	checkArgs(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	var code Code

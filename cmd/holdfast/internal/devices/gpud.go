@@ -56,27 +56,33 @@ func newGpud() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.opt.Listen, "listen", nil, "address to listen at, may be repeated (default: "+defaultSocket()+
-		")")
+	f.StringArrayVar(&o.opt.Listen, "listen", nil, "`ADDRESS` to listen at; may be repeated (default: "+
+		defaultSocket()+")")
 	verb.KeyFlag(cmd, "key", "gpud.key")
-	f.StringArrayVar(&o.devices, "device", nil, "device to offer, such as cuda or pocl, may be repeated (default: all)")
-	f.Var(&o.quota, "quota", "device memory of one program, such as 8GiB (default: no limit)")
+	f.StringArrayVar(&o.devices, "device", nil, "`DEVICE` to offer, such as cuda or pocl; may be repeated "+
+		"(default: all)")
+	f.Var(&o.quota, "quota", "limit of device memory for one program, such as 8GiB (default: none)")
 	f.DurationVar(&o.opt.Timeout, "timeout", 0, "time after which to drop a program whose node does not answer, that "+
 		"does not read what it is sent, or that is stopped (default: 15s for its node, 30s to read, never if stopped)")
-	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "number of programs at a time (default: 256)")
+	f.IntVar(&o.opt.MaxClients, "max-clients", 0, "limit of programs at the same time (default: 256)")
 	f.BoolVar(&o.opt.TrustSources, "trust-sources", false, "build programs with any compiler options, and with any "+
-		"files of this node that they include, which their processes can read then")
-	f.StringVar(&o.opt.User, "user", "", "user that programs' processes run as; root must start the server then "+
-		"(default: the server's)")
-	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory that programs' processes may use beside "+
-		"devices, libraries and caches, may be repeated")
-	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "let programs' processes reach all that their user can: files, "+
-		"processes, the environment")
-	f.StringArrayVar(&o.opt.Peers, "peer", nil, "server that programs are moved to on TERM and USR1, may be repeated")
+		"file of this node that they include; their processes can then read all files of their user")
+	f.StringVar(&o.opt.User, "user", "", "`USER` that programs' processes run as; only root can set it (default: the "+
+		"server's)")
+	f.StringArrayVar(&o.opt.WorkerDirs, "worker-dir", nil, "directory `DIR` that programs' processes may use "+
+		"besides devices, libraries and caches; may be repeated")
+	f.BoolVar(&o.opt.Unconfined, "unconfined", false, "do not confine programs' processes: they reach all files and "+
+		"processes that their user can, and the server's environment")
+	f.StringArrayVar(&o.opt.Peers, "peer", nil, "`SERVER` to move programs to on TERM and USR1; may be repeated")
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
-	f.StringVar(&o.metrics, "metrics", "", "HOST:PORT for metrics over HTTP in the format of Prometheus")
-	f.StringVar(&o.status, "status", "", "show devices and programs of the server at this address")
+	f.StringVar(&o.metrics, "metrics", "", "serve metrics in the format of Prometheus over HTTP at `HOST:PORT`")
+	f.StringVar(&o.status, "status", "", "show devices and programs of the server at `ADDRESS`")
 	cli.JSON(f, &o.asJSON, "with --status: write JSON", gpud.Status{})
+	cli.Group(f, "What is served, and where", "device", "listen", "metrics")
+	cli.Group(f, "Who may use it, and for what", "key", "user", "worker-dir", "trust-sources", "unconfined")
+	cli.Group(f, "Limits", "max-clients", "quota", "timeout")
+	cli.Group(f, "At the end", "peer", "grace")
+	cli.Group(f, "Instead of serving", "status", "json")
 	return cmd
 }
 

@@ -37,7 +37,7 @@ func newPause() *cobra.Command {
 	var o pauseFlags
 	cmd := &cobra.Command{
 		Use:   "pause DIR | pause PID...",
-		Short: "have a running CUDA or OpenCL program give up its GPU",
+		Short: "make a running CUDA or OpenCL program give up its GPU",
 		Long:  help("pause"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ func newResume() *cobra.Command {
 	var devices string
 	cmd := &cobra.Command{
 		Use:   "resume DIR | resume PID...",
-		Short: "have a paused CUDA or OpenCL program take its GPU again",
+		Short: "make a paused CUDA or OpenCL program take its GPU again",
 		Long:  help("resume"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -78,7 +78,7 @@ func newResume() *cobra.Command {
 	}
 	o.add(cmd, false)
 	cmd.Flags().StringVar(&devices, "device", "",
-		"resume an OpenCL program on these devices, as HOLDFAST_DEVICE selects them (default: as it was started)")
+		"`DEVICE` to resume an OpenCL program on, as HOLDFAST_DEVICE names it (default: as it was started)")
 	return cmd
 }
 

@@ -56,8 +56,8 @@ func newCopy() *cobra.Command {
 	}
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object", copyRow{})
-	f.StringVar(&to, "to", "", "directory or object store that gets the epoch")
-	f.StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
+	f.StringVar(&to, "to", "", "`PLACE` to copy to: a directory, or s3://BUCKET/PREFIX")
+	f.StringVarP(&epoch, "epoch", "e", "newest", "`EPOCH` to copy: its number, or \"newest\"")
 	addJobs(cmd, &jobs)
 	cobra.CheckErr(cmd.MarkFlagRequired("to"))
 	return cmd

@@ -25,7 +25,7 @@ func newExport() *cobra.Command {
 	x := &exportFlags{}
 	cmd := &cobra.Command{
 		Use:   "export EPOCH|-e EPOCH [SECTION]",
-		Short: "write a protected region of an epoch to a file",
+		Short: "write a variable, array or buffer of an epoch to a file",
 		Long:  help("export"),
 		Args:  cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -53,10 +53,10 @@ func newExport() *cobra.Command {
 	}
 	f := cmd.Flags()
 	cli.JSON(f, &x.asJSON, "write one JSON object per line", export.Row{})
-	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory; may be repeated (default: the configuration's)")
-	f.StringVarP(&x.epoch, "epoch", "e", "", `number of the epoch, or "newest": the same as EPOCH as first argument`)
-	f.IntVar(&x.Rank, "rank", 0, "rank whose region it is")
-	f.StringVarP(&x.File, "output", "o", "", `file to write; "-": standard output`)
+	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory `DIR`; may be repeated (default: the job's)")
+	f.StringVarP(&x.epoch, "epoch", "e", "", "`EPOCH` to export, a number or \"newest\": same as the first argument")
+	f.IntVar(&x.Rank, "rank", 0, "export only what this rank has protected (default: all ranks)")
+	f.StringVarP(&x.File, "output", "o", "", "`FILE` to write; \"-\": standard output")
 	f.BoolVar(&x.Force, "force", false, "replace the file if it exists")
 	return cmd
 }

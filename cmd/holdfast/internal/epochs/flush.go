@@ -53,8 +53,8 @@ func newFlush() *cobra.Command {
 		},
 	}
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object", flushRow{})
-	cmd.Flags().StringVar(&to, "to", "", "the job's global directory")
-	cmd.Flags().StringVar(&salvage, "salvage", "", "name under which all nodes of the job copy what each of them has")
+	cmd.Flags().StringVar(&to, "to", "", "the job's global directory, `GLOBAL`")
+	cmd.Flags().StringVar(&salvage, "salvage", "", "copy this node's shards: run on every node, with the same `NAME`")
 	addJobs(cmd, &jobs)
 	cobra.CheckErr(cmd.MarkFlagRequired("to"))
 	return cmd

@@ -31,7 +31,7 @@ func newKeep() *cobra.Command {
 	var name, named string
 	cmd := &cobra.Command{
 		Use:   "keep [DIR] [EPOCH|-e EPOCH]",
-		Short: "keep an epoch until you say otherwise",
+		Short: "protect an epoch from removal",
 		Long:  help("keep"),
 		Args:  cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,8 +65,8 @@ func newKeep() *cobra.Command {
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object per line", keepRow{})
 	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
-	f.StringVarP(&named, "epoch", "e", "", "the epoch: the same as EPOCH as an argument")
-	f.StringVar(&name, "name", "", "name to show, such as before-restart-with-new-mesh")
+	f.StringVarP(&named, "epoch", "e", "", "`EPOCH` to keep: the same as the argument")
+	f.StringVar(&name, "name", "", "`NAME` of the epoch in lists, such as before-restart-with-new-mesh")
 	return cmd
 }
 

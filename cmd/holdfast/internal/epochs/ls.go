@@ -84,7 +84,7 @@ func newLs() *cobra.Command {
 		},
 	}
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", lsRow{})
-	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `only this epoch of the job: a number, or "newest" (default: all)`)
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", "list only `EPOCH`: a number, or \"newest\" (default: all)")
 	return cmd
 }
 

@@ -66,7 +66,7 @@ func newPrune() *cobra.Command {
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object per line", pruneRow{})
 	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")
-	f.IntVar(&rules.KeepEvery, "keep-every", 0, "also keep the epochs whose number this one divides; 0: none")
+	f.IntVar(&rules.KeepEvery, "keep-every", 0, "also keep the epochs whose numbers are multiples of this; 0: none")
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")
 	return cmd
 }

@@ -44,7 +44,7 @@ func newRepair() *cobra.Command {
 	cli.JSON(f, &asJSON, "write one JSON object per line, errors too", repairRow{})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "write nothing, only say what could be repaired")
 	f.BoolVar(&rules.Complete, "complete", false, "the directories given are all that the job has")
-	f.StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
+	f.StringVarP(&epoch, "epoch", "e", "", "repair only `EPOCH`: its number, or \"newest\" (default: all)")
 	addJobs(cmd, &rules.Jobs)
 	return cmd
 }

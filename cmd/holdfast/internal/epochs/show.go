@@ -57,7 +57,7 @@ func newShow() *cobra.Command {
 		},
 	}
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", showRow{}, arrayRow{}, countsRow{})
-	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", `number of the epoch, or "newest"`)
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", "`EPOCH` to show: its number, or \"newest\"")
 	return cmd
 }
 

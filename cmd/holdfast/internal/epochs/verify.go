@@ -94,7 +94,7 @@ func newVerify() *cobra.Command {
 	}
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", verifyRow{})
 	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all that the job has")
-	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", `number of one epoch, or "newest" (default: all)`)
+	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", "verify only `EPOCH`: its number, or \"newest\" (default: all)")
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func newImage() *cobra.Command {
 	var o imageFlags
 	cmd := &cobra.Command{
 		Use:   "image {PID | --restore} --dir DIR",
-		Short: "save a running OpenCL program as it is, and start it again from there",
+		Short: "save a running OpenCL program, and start it again from there",
 		Long:  help("image"),
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -95,16 +95,18 @@ func newImage() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", "", "directory of the images of one program")
-	f.StringVar(&o.criu, "criu", "", "the command criu (default: the one in PATH)")
+	f.StringVar(&o.dir, "dir", "", "directory `DIR` of the images of one program")
+	f.StringVar(&o.criu, "criu", "", "use `FILE` as the command criu (default: the one in PATH)")
 	cli.JSON(f, &o.asRow, "write a JSON object", imageRow{})
 	f.BoolVar(&o.take.Kill, "kill", false, "end the program once its image is committed")
-	f.IntVar(&o.take.Keep, "keep", 2, "how many images stay in the directory")
+	f.IntVar(&o.take.Keep, "keep", 2, "number of the newest images to keep")
 	f.DurationVar(&o.take.Wait, "wait", time.Minute, "how long to wait for the program's commands to end")
-	f.BoolVar(&o.restore, "restore", false, "start the program from its image")
-	f.StringVar(&o.device, "device", "", "with --restore: on these devices, as HOLDFAST_DEVICE selects them")
-	f.Uint64Var(&o.epoch, "epoch", 0, "with --restore: from this image (default: the newest)")
-	f.BoolVar(&o.truncate, "truncate", false, "with --restore: cut files that have grown since")
+	f.BoolVar(&o.restore, "restore", false, "start the program from its image, instead of saving it")
+	f.StringVar(&o.device, "device", "", "`DEVICE` to start it on, as HOLDFAST_DEVICE names it (default: the same one)")
+	f.Uint64Var(&o.epoch, "epoch", 0, "`EPOCH` of the image to start from (default: the newest)")
+	f.BoolVar(&o.truncate, "truncate", false, "cut files that have grown since the image was taken")
+	cli.Group(f, "To save a program", "dir", "keep", "kill", "wait")
+	cli.Group(f, "To start it again", "restore", "epoch", "device", "truncate")
 	return cmd
 }
 

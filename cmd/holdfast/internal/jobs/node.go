@@ -54,17 +54,17 @@ func newNode() *cobra.Command {
 	var o nodeFlags
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "take the checkpoints of this node's ranks of a program in C or another language",
+		Short: "take the checkpoints of this node's ranks for libholdfast",
 		Long:  help("node"),
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.key, "key", "", "name of the job; empty: that of "+config.NodeKeyVar)
+	fs.StringVar(&o.key, "key", "", "`NAME` of the job (default: "+config.NodeKeyVar+")")
 	fs.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the first rank")
 	fs.BoolVar(&o.background, "background", false, "return when ranks can connect, and leave the daemon running")
 	cli.JSON(fs, &o.asJSON, "write the log as JSON, an object a line", logLine{})
-	fs.BoolVar(&o.stay, "stay", false, "serve one start of the program after the other, until standard input ends")
+	fs.BoolVar(&o.stay, "stay", false, "serve each start of the program, until standard input ends")
 	fs.BoolVar(&o.watch, "watch", false, "look at ranks that take no checkpoints, too: of holdfast run --watch")
 	fs.BoolVar(&o.tell, "tell", false, "say at descriptor 3 that ranks can connect")
 	fs.IntVar(&o.starter, "starter", 0, "process that the daemon is for: do not wait for a rank when it has ended")

@@ -48,7 +48,7 @@ func newReport() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&out, "output", "o", "holdfast-report.html", `file for the page; "-" is standard output`)
+	f.StringVarP(&out, "output", "o", "holdfast-report.html", "`FILE` for the page; \"-\": standard output")
 	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")
 	cli.JSON(f, &asJSON, "write the figures as one JSON object to standard output, and no page", report.Report{})
 	return cmd

@@ -56,46 +56,50 @@ func newRun() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, "+
-		"Fortran or Python, which keeps its messages in flight; false: the program promises that there are none at "+
-		"its points")
+		"Fortran or Python, so that checkpoints have its messages in flight; false: the program promises to have none "+
+		"at its points")
 	runFlags(cmd.Flags(), &opt)
+	cli.Group(cmd.Flags(), "The program", "messages", "daemons", "cuda", "watch")
+	cli.Group(cmd.Flags(), "Nodes and restarts", "spares", "min-nodes", "min-ranks", "max-restarts", "wait-nodes",
+		"begin-anew")
+	cli.Group(cmd.Flags(), "Time limits", "start-timeout", "stall", "end-timeout")
+	cli.Group(cmd.Flags(), "Slurm", "requeue", "lead", "local-in")
 	return cmd
 }
 
 func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {
-	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep idle until others die")
-	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "fewest nodes to start the program on; with fewer left, give up or, with "+
-		"--requeue, requeue the job")
-	fs.IntVar(&opt.MinRanks, "min-ranks", 0, "fewest ranks to run the program on: with too few nodes left, each "+
-		"keeps its number of ranks and the program gets fewer, down to this; all of them again when nodes are back or "+
-		"after a requeue; the program must protect its arrays with their layouts; 0: always the same number of ranks")
-	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "number of restarts after which to give up")
-	fs.BoolVar(&opt.Requeue, "requeue", false, "put the Slurm job back into the queue after a final checkpoint, or "+
-		"when too few nodes are left or --max-restarts is reached; take a final checkpoint before the time limit")
-	fs.StringVar(&opt.LocalIn, "local-in", "", "directory on each node's own disk: make a directory for the Slurm job "+
-		"in it and set HOLDFAST_LOCAL to that; if HOLDFAST_LOCAL is set, only make the directory that it names")
-	fs.DurationVar(&opt.Lead, "lead", 0, "time before the job's time limit at which to ask for the final checkpoint; "+
-		"0: with --requeue that of sbatch --signal, or 1m without one; without --requeue never")
-	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "time in which all ranks must come to Open, or the start is "+
-		"ended; 0: no limit for the first start, and for a restart five times what the first took plus 10s, doubled "+
+	fs.IntVar(&opt.Spares, "spares", 0, "nodes of the allocation to keep idle until another dies")
+	fs.IntVar(&opt.MinNodes, "min-nodes", 1, "fewest nodes to start the program on; with fewer left, give up, or "+
+		"requeue the job with --requeue")
+	fs.IntVar(&opt.MinRanks, "min-ranks", 0, "fewest ranks to run the program on when nodes are missing; it gets "+
+		"all ranks again when they are back or after a requeue. Only for elastic programs (docs/ELASTIC.md). 0: "+
+		"always the same number")
+	fs.IntVar(&opt.MaxRestarts, "max-restarts", 10, "give up after this number of restarts")
+	fs.BoolVar(&opt.Requeue, "requeue", false, "put the Slurm job back into the queue: after a final checkpoint, "+
+		"which is also taken before the time limit; when too few nodes are left; after --max-restarts")
+	fs.StringVar(&opt.LocalIn, "local-in", "", "directory `DIR` on each node's own disk: make a directory for the "+
+		"Slurm job in it, and set HOLDFAST_LOCAL to that. If HOLDFAST_LOCAL is set, make that one instead")
+	fs.DurationVar(&opt.Lead, "lead", 0, "ask for the final checkpoint this long before the job's time limit; "+
+		"0: with --requeue as sbatch --signal says, or 1m; without --requeue never")
+	fs.DurationVar(&opt.StartTimeout, "start-timeout", 0, "end a start if not all ranks have called Open (hf_init) by "+
+		"then; 0: no limit for the first start; for a restart five times as long as the first took plus 10s, doubled "+
 		"after each that was too slow")
-	fs.DurationVar(&opt.EndTimeout, "end-timeout", 10*time.Minute, "time after which to end a launcher that still "+
-		"runs although all ranks have closed; 0: never")
-	fs.DurationVar(&opt.Stall, "stall", 0, "time after which to end a start in which rank 0 passes no Point; 0: never")
-	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "how long to wait for a dead node to come back when "+
-		"the checkpoints cannot be read without its disk; 0: do not wait")
-	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "start over when the checkpoints were lost with "+
-		"their nodes, none ever reached global, and the job has computed for no longer than this; 0: never, end "+
-		"with a message that says what is missing")
-	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node of the job, in a step of its own, "+
-		"for a program that uses libholdfast: the daemons outlive a crash of the program, and end with this command")
-	fs.BoolVar(&opt.Watch, "watch", false, "start any MPI program once, without checkpoints of its own: say what its "+
-		"ranks wait for (holdfast status), name deadlocks, and say at the end what a checkpoint would have met")
-	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver in the ranks, so that holdfast "+
-		"pause and holdfast migrate can be used with them; the program need not be changed")
+	fs.DurationVar(&opt.EndTimeout, "end-timeout", 10*time.Minute, "end a launcher that still runs this long after "+
+		"all ranks have closed; 0: never")
+	fs.DurationVar(&opt.Stall, "stall", 0, "end a start in which rank 0 passes no Point for this long; 0: never")
+	fs.DurationVar(&opt.WaitNodes, "wait-nodes", 10*time.Minute, "wait this long for a dead node whose disk has "+
+		"checkpoints that nothing else has; 0: do not wait")
+	fs.DurationVar(&opt.BeginAnew, "begin-anew", 0, "start over if the checkpoints were lost with their nodes, "+
+		"none ever reached global, and the job has computed for no longer than this; 0: never, end with a message "+
+		"that names what is missing")
+	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node, for a program that uses "+
+		"libholdfast: these daemons outlive a crash of the program, and end with this command")
+	fs.BoolVar(&opt.Watch, "watch", false, "only watch: start any MPI program once and take no checkpoints")
+	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver, so that holdfast pause and "+
+		"migrate work with the program, which need not be changed")
 	cli.JSON(fs, &opt.JSON, "write each decision as one JSON object", supervise.Decision{})
-	fs.StringVar(&opt.Interface, "interface", "", "network interface or address at which the ranks reach this "+
-		"command (default: the setting control.interface, else the first that is up, a fast network last)")
+	fs.StringVar(&opt.Interface, "interface", "", "`INTERFACE` or address at which the ranks reach this command "+
+		"(default: setting control.interface, else the first interface that is up; fast networks come last)")
 }
 
 // become starts a command in the place of this process. It returns only an error.

@@ -25,7 +25,7 @@ func newStatus() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [DIR | PID...]",
-		Short: "show what a running job and its ranks are doing, and which programs are paused",
+		Short: "show what a job and its ranks are doing, and which programs are paused",
 		Long:  help("status"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if _, err := verb.Processes(args); err == nil {

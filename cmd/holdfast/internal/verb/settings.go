@@ -31,7 +31,7 @@ func Value(c *coordinated.Config, key string) string {
 func KeyFlag(cmd *cobra.Command, name, key string) {
 	for _, v := range allKeys() {
 		if v.Key == key {
-			cmd.Flags().String(name, "", fmt.Sprintf("%s (setting %s; default: %s)", v.Help, key, v.Default))
+			cmd.Flags().String(name, "", fmt.Sprintf("`FILE`: %s (setting %s; default: %s)", v.Help, key, v.Default))
 			_ = cmd.Flags().SetAnnotation(name, keyOf, []string{key}) // the flag exists
 		}
 	}
