@@ -13,7 +13,7 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-raced \
+.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-raced test-programs \
 	test-bench test-abi test-compiled race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man site lint libraries build tool install clean
 
 help: ## list the targets
@@ -185,7 +185,7 @@ wanted:
 
 test: wanted ## install what is missing (as root), lint, all tests
 	@$(MAKE) $(LANES) -j2 test-slurm test-beside; first=$$?; \
-		$(MAKE) $(LANES) -j3 test-ranks test-others test-raced test-bench test-abi && exit $$first
+		$(MAKE) $(LANES) -j3 test-ranks test-others test-raced test-programs test-bench test-abi && exit $$first
 
 # What one target leaves of the cores, others use; a failure stops none of them.
 #
@@ -213,8 +213,10 @@ SEQUENTIAL = $(subst $(space),|,$(filter-out $(call folders,^[[:space:]]+go |"sy
 	$(call folders,^func (Test|Fuzz),*_test.go)))
 folders = $(sort $(patsubst %/,%,$(dir $(shell grep -rlE '$(1)' --include='$(2)' *))))
 
-# These put more ranks or nodes on a small machine than it has cores, and are tested one at a time.
-RANKS = test/(cluster|e2e|mpilayer|yield)|$(PROGRAMS)|cmd/holdfast(/internal/jobs)?|mpiwrap/mpitest|compat/mpi
+# RANKS put more ranks or nodes on a small machine than it has cores, and are tested one at a time. Those of
+# LATER do so when the packages with the detector are done: so all lanes end at about the same time.
+RANKS = test/(cluster|e2e|mpilayer|yield)|mpiwrap/mpitest|compat/mpi
+LATER = $(PROGRAMS)|cmd/holdfast(/internal/jobs)?
 
 PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
@@ -227,7 +229,9 @@ FIFTH = awk '{ name[NR] = $$0 } END { for (i = int(part * NR / 5) + 1; i <= (par
 test-ranks:
 	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(RANKS)))
 test-others:
-	GOGC=400 $(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(RANKS)|test/slurm) | sort -r)
+	GOGC=400 $(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(RANKS)|$(LATER)|test/slurm) | sort -r)
+test-programs:
+	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(LATER)))
 test-raced:
 	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(FIFTH))
 test-bench: # make race has its packages with the detector

@@ -49,21 +49,20 @@ func simulated(t *testing.T, ranks int, seed uint64, args string) ([]byte, error
 // TestAgainstGonum multiplies odd shapes on one to six ranks and compares every
 // element with gonum in float64, within the bound that verify explains.
 func TestAgainstGonum(t *testing.T) {
-	for _, shape := range [][3]int{{6, 6, 6}, {65, 33, 70}, {7, 200, 9}, {130, 64, 17}} {
-		for _, kind := range []string{"float32", "float64"} {
-			for ranks := 1; ranks <= 6; ranks++ {
-				name := fmt.Sprintf("%v %s on %d", shape, kind, ranks)
-				args := fmt.Sprintf("-size %dx%dx%d -type %s -panel 24", shape[0], shape[1], shape[2], kind)
-				raw, err := simulated(t, ranks, uint64(ranks), args)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				got, err := matfile.ReadNumPy(bytes.NewReader(raw))
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				compare(t, name, got, shape)
+	for i, shape := range [][3]int{{6, 6, 6}, {65, 33, 70}, {7, 200, 9}, {130, 64, 17}} {
+		for ranks := 1; ranks <= 6; ranks++ {
+			kind := [...]string{"float32", "float64"}[(i+ranks)%2] // each shape and each number of ranks has both
+			name := fmt.Sprintf("%v %s on %d", shape, kind, ranks)
+			args := fmt.Sprintf("-size %dx%dx%d -type %s -panel 24", shape[0], shape[1], shape[2], kind)
+			raw, err := simulated(t, ranks, uint64(ranks), args)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
+			got, err := matfile.ReadNumPy(bytes.NewReader(raw))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			compare(t, name, got, shape)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestFinalize(t *testing.T) {
 		{"mpiexec", mpiexec(there + "/mpiexec"), false, 0},
 		{"mpich", b.srunLine(1, 4, hung, program(there+"/mpich", limit...)...), true, 0},
 		{"openmpi", b.srunLine(0, 4, hung, program(there+"/openmpi", limit...)...), true, 0},
-		{"failed", b.srunLine(0, 4, hung, program("/nosuch/result", limit...)...), true, 1},
+		{"failed", b.srunLine(0, 4, hung, program("/dev/null/result", limit...)...), true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := b.start(t, env, c.line...)
