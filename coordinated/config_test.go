@@ -72,7 +72,7 @@ func TestConfigPrecedence(t *testing.T) {
 }
 
 // TestConfigRefuses: every mistake names the key, where it stands and what is
-// allowed, and all of them are told at once.
+// allowed, and one error has all of them.
 func TestConfigRefuses(t *testing.T) {
 	for _, c := range []struct {
 		file string

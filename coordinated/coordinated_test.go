@@ -234,8 +234,8 @@ func TestOverviewReachesAll(t *testing.T) {
 	}
 }
 
-// TestOverviewOfNothing: no rank waits for ever where rank 0 could not look, or where one above
-// has gone; nobody takes that for an empty directory.
+// TestOverviewOfNothing: no rank waits for ever if rank 0 could not look, or if one above
+// has gone; no rank takes that for an empty directory.
 func TestOverviewOfNothing(t *testing.T) {
 	heard, errs := passDown(t, 7, 2, &overviews{}, nil)
 	for r := range heard {
@@ -245,7 +245,7 @@ func TestOverviewOfNothing(t *testing.T) {
 	}
 }
 
-// TestOverviewOfTheEnded: those below a rank that has gone hear that nothing is found.
+// TestOverviewOfTheEnded: the ranks below one that has gone find nothing.
 func TestOverviewOfTheEnded(t *testing.T) {
 	first := &overviews{found: true, own: map[int][]byte{}}
 	const gone = 2 // the first of its node: rank 3 is below it, and ranks 4 and 5 of the next node

@@ -154,7 +154,7 @@ func runStuck(t *testing.T, opt coordinated.Options, rank func(j stuckRank) erro
 }
 
 // TestStuck: ranks that wait for what cannot come end the job, and are named with
-// what they wait for and where.
+// their calls and places.
 func TestStuck(t *testing.T) {
 	for _, s := range stuckJobs {
 		t.Run(s.name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestCloseOrAbort(t *testing.T) {
 	}
 }
 
-// TestCloseAfterFailedRestore: all ranks have the error of Restore, and none is told that
+// TestCloseAfterFailedRestore: all ranks have the error of Restore, and none an error that
 // another gave up.
 func TestCloseAfterFailedRestore(t *testing.T) {
 	opt := stuckOptions(t)

@@ -102,7 +102,7 @@ func TestNothingAlike(t *testing.T) {
 	}
 }
 
-// TestPlaces: places are those in the whole sequences, also where parts are aligned,
+// TestPlaces: places are those in the whole sequences, even if parts are aligned,
 // as water counts with -sbegin.
 func TestPlaces(t *testing.T) {
 	const args = "-a input/lambda.fa:1001-1100 -b input/lambda.fa:1031-1200"

@@ -157,7 +157,7 @@ func TestSilence(t *testing.T) {
 }
 
 // TestStallInLook: a process that is stopped between the tick and the look at a neighbour has not heard it since, and
-// starts counting anew. One that was not stopped reports it.
+// starts counting again. One that was not stopped reports it.
 func TestStallInLook(t *testing.T) {
 	p := mesh(t, 2, func(_ int, o *Options) { o.Heartbeat, o.PeerTimeout = time.Hour, 2*time.Hour })
 	talk(t, p)

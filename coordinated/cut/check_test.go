@@ -3,7 +3,7 @@ package cut
 import "fmt"
 
 // still holds the part of the invariants that must be true on all ranks as soon
-// as one of them is told to cut.
+// as one of them has a Cut.
 func (w *model) still() error {
 	for _, r := range w.ranks {
 		if !r.waiting {

@@ -65,7 +65,7 @@ type modelRank struct {
 	armed   bool
 	armedAt uint64 // Points passed then
 	lastMsg modelMsg
-	unacked bool // in a synchronous send that nobody has received
+	unacked bool // in a synchronous send that is not yet received
 	cutAt   uint64
 	stopped bool // at the cut
 }

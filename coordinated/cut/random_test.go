@@ -264,9 +264,9 @@ func TestNoisyControl(t *testing.T) {
 	}
 }
 
-// TestLossyControl loses some as well. A rank may then not hear of a cut; that
-// is for the drain and the vote on the epoch to notice. But no rank may be told
-// to cut while the world is not still.
+// TestLossyControl loses some as well. A rank may then miss a cut; that
+// is for the drain and the vote on the epoch to notice. But no rank may
+// cut while the world is not still.
 func TestLossyControl(t *testing.T) {
 	for _, sh := range shapes {
 		t.Run(sh.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 //
 // R1 and R2 release a rank only if no cut exists without that, so machines and
 // twin must agree on the Point of every rank. The programs name their sources;
-// with AnySource there is no one least cut.
+// with AnySource the least cut is not unique.
 type twin struct {
 	ops [][]op // of each rank, all
 	pos []int  // the rank's cut is before this operation
@@ -209,8 +209,8 @@ func replayOps(ops []op) program {
 	}
 }
 
-// TestRandomWild is the same with receives from any source on some ranks. There
-// is no one least cut then, but there must be one.
+// TestRandomWild is the same with receives from any source on some ranks. The
+// least cut is not unique then, but there must be a cut.
 func TestRandomWild(t *testing.T) {
 	for seed := range *programs / 2 {
 		ops, comms := generate(seed, true)

@@ -59,7 +59,7 @@ func epochs(l RankLog, name string) (out []uint64) {
 }
 
 // TestNodeLog: the ranks of a node write one file, whichever comes first, and each rank's
-// events are read back in order, also when the log has had many parts.
+// events are read back in order, even if the log has had many parts.
 func TestNodeLog(t *testing.T) {
 	const ranks, lines = 5, 400
 	for _, most := range []int64{0, 16 << 10} {
@@ -82,7 +82,7 @@ func TestNodeLog(t *testing.T) {
 					l.Emit(Event{Name: Sync})
 					l.Flush(t.Context())
 					open.Done()
-					open.Wait() // as in Open: nobody closes before all are there
+					open.Wait() // as in Open: no rank closes before all are there
 					for i := range lines {
 						l.Emit(Event{Name: Arm, Epoch: uint64(i + 1)})
 						if i%100 == 0 {
@@ -167,8 +167,8 @@ func TestNodeAlive(t *testing.T) {
 	}
 }
 
-// TestFirstOfNodeDies: the other ranks go on in files of their own, and nothing that they
-// logged is missing or there twice.
+// TestFirstOfNodeDies: the other ranks go on in files of their own, and each of their lines is there
+// once.
 func TestFirstOfNodeDies(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), DirName)
 	first, err := Create(t.Context(), nodeOptions(t, dir, 0, 2))
@@ -184,7 +184,7 @@ func TestFirstOfNodeDies(t *testing.T) {
 	for i := range uint64(20) {
 		other.Emit(Event{Name: Arm, Epoch: i + 1})
 		other.Flush(t.Context())
-		if i == 9 { // as if its process were gone: nobody listens, and the connection breaks
+		if i == 9 { // as if its process were gone: no listener, and the connection breaks
 			c := first.out.(*collector)
 			_ = c.listen.Close()
 			c.cancel()
@@ -292,7 +292,7 @@ func TestNodeOfStrangers(t *testing.T) {
 	}
 }
 
-// TestNodeFullDisk: ranks hear that their lines were not written, count them, and go on when
+// TestNodeFullDisk: ranks learn that their lines were not written, count them, and go on when
 // there is room.
 func TestNodeFullDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), DirName)

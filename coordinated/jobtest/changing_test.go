@@ -344,8 +344,8 @@ func runAdaptive(ranks int, opt coordinated.Options, p *adaptive) error {
 	return err
 }
 
-// TestChangingFallsBack damages the newest epoch: the one before, of other dimensions, is restored. Where it alone may
-// be, nothing of the program has changed.
+// TestChangingFallsBack damages the newest epoch: the one before, of other dimensions, is restored. If only the newest
+// may be, nothing of the program has changed.
 func TestChangingFallsBack(t *testing.T) {
 	for i, ranks := range []int{2, 3, 1, 2} {
 		t.Run(fmt.Sprint(ranks, " ranks ", i), func(t *testing.T) {

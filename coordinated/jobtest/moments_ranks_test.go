@@ -51,7 +51,7 @@ func (s *sketch) killOnce(step string, rank, at int, want []mem) error {
 	return err
 }
 
-// killWith is killOnce with other options, and says whether the rank was killed.
+// killWith is killOnce with other options, and reports whether the rank was killed.
 func (s *sketch) killWith(set func(*inMemory), step string, rank, at int, want []mem) (dead bool, err error) {
 	opt, err := memOptions()
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *sketch) killWith(set func(*inMemory), step string, rank, at int, want [
 	switch {
 	case err == nil && killed.Load():
 		return true, errors.New("nobody noticed")
-	case errors.Is(err, mpitest.ErrDeadlock): // the simulator noticed first that nobody can go on
+	case errors.Is(err, mpitest.ErrDeadlock): // the simulator noticed first that no rank can go on
 	case err != nil && (!errors.As(err, &lost) || lost.Rank != rank):
 		return killed.Load(), fmt.Errorf("the survivors do not name the rank: %w", err)
 	}
@@ -79,7 +79,7 @@ var returns = flag.Int("returns", 40, "(program, call) pairs at which a rank ret
 
 // TestEveryEarlyReturn lets one rank of a generated program return by an error at one of
 // its calls, and close, as `defer ck.Close()` does. The others may wait for it: the job
-// ends all the same, and whoever is told hears of the rank that has closed.
+// ends all the same, and errors name the rank that has closed.
 func TestEveryEarlyReturn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*pairsSeed, 7))
 	told := 0

@@ -91,7 +91,7 @@ type jobRun struct {
 	at   int  // call at which to ask, 0 = never
 	goOn bool // ask for a checkpoint that the program continues after, and soon for another
 
-	restored *atomic.Uint64 // takes the epoch that rank 0 continued from; nil: nobody asks
+	restored *atomic.Uint64 // takes the epoch that rank 0 continued from; may be nil
 
 	returnAt int // call at which its rank returns by an error, 0 = never
 
@@ -243,7 +243,7 @@ type inMemory struct {
 	coordinated.Options
 	files        *crashfs.FS
 	quietPerRank bool
-	phase        func(rank int, name string) // nil: nobody hears of it
+	phase        func(rank int, name string) // may be nil
 }
 
 // memOptions are options on a file system in memory.
@@ -265,7 +265,7 @@ func (s *sketch) moment(seed uint64, at int, want []mem) error {
 	return err
 }
 
-// momentCut is moment that says whether a checkpoint was taken.
+// momentCut is moment that reports whether a checkpoint was taken.
 func (s *sketch) momentCut(seed uint64, at int, want []mem) (cut bool, err error) {
 	opt, err := memOptions()
 	if err != nil {
@@ -317,7 +317,7 @@ func shardOf(epoch, rank int) string {
 }
 
 // spoil damages a rank's shard of the second epoch, if there are two: its index, so that
-// nobody tries it, or what the ranks find when they load it.
+// no rank tries it, or the bytes that the ranks load.
 func (s *sketch) spoil(opt inMemory, at int) bool {
 	fs, rank := opt.files, at/4%s.ranks
 	if _, err := fs.Stat(shardOf(1, rank)); err != nil {

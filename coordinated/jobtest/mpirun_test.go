@@ -108,7 +108,7 @@ func TestResizeUnderMPI(t *testing.T) {
 	}
 }
 
-// startElastic runs the test binary as so many ranks, and returns what they have printed.
+// startElastic runs the test binary as a number of ranks, and returns their output.
 func startElastic(t *testing.T, l mpirun.Launcher, ranks int, what string) string {
 	t.Helper()
 	j := l.Job(ranks, 2*time.Minute, os.Args[0])

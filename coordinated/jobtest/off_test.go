@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
-// TestWithoutCheckpoints: a program computes the same without checkpoints, is told once that there are none, and goes
+// TestWithoutCheckpoints: a program computes the same without checkpoints, logs once that there are none, and goes
 // on when it is asked for one.
 func TestWithoutCheckpoints(t *testing.T) {
 	const ranks, steps = 3, 12

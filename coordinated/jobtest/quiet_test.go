@@ -308,7 +308,7 @@ func TestQuietNever(t *testing.T) {
 	}
 }
 
-// TestQuietAtClose: a program that closes with messages that nobody receives does not wait for them.
+// TestQuietAtClose: a program that closes with messages that are never received does not wait for them.
 func TestQuietAtClose(t *testing.T) {
 	opt := jobtest.Options(t)
 	opt.Elastic, opt.Quiet = true, time.Hour
@@ -421,7 +421,7 @@ func TestQuietKill(t *testing.T) {
 	}
 }
 
-// TestQuietSaysDrain: what ranks hear of each other at the end of a drain.
+// TestQuietSaysDrain: the facts that ranks exchange at the end of a drain.
 func TestQuietSaysDrain(t *testing.T) {
 	for _, inFlight := range []bool{false, true} {
 		for _, prefers := range []int{-1, 0, 2} {

@@ -25,7 +25,7 @@ import (
 // placing gives a program's ranks their options.
 type placing func(run func(coordinated.Options) func(*mpiwrap.Comm) error) func(*mpiwrap.Comm) error
 
-// small runs a program with an array of so many rows and a few items. It restores, checks every value, and takes a
+// small runs a program with an array of some rows and a few items. It restores, checks every value, and takes a
 // final checkpoint at a step, or none at step 0. place has the options of each rank. got is the step that all ranks
 // restored; 0: none.
 func small(place placing, ranks, rows, step int) (got int, err error) {
@@ -215,8 +215,8 @@ func resizeSites(t *testing.T) (sites []*cluster) {
 
 // TestResizeDamaged damages the directories of jobs as disks and people do: bits, pages, lengths, files and directories
 // that are gone, or are those of another rank or epoch, or what is no file. It continues on another number of ranks.
-// The job never computes with what is wrong, and never starts over; where no damage is found it continues from the
-// newest epoch, and where it is refused, verify has found damage.
+// The job never computes with what is wrong, and never starts over. If no damage is found it continues from the
+// newest epoch. If it is refused, verify has found damage.
 func TestResizeDamaged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away; make test runs as root")

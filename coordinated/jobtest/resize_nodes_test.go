@@ -95,7 +95,7 @@ func (c *cluster) worst(ctx context.Context) (checkpoints.Kind, error) {
 	return worstOf(ctx, c.dirs())
 }
 
-// run runs the program on so many ranks.
+// run runs the program on a number of ranks.
 func (c *cluster) run(ranks int, nodes []int, p *elastic) error {
 	err := mpitest.NewWorld(ranks, mpitest.Options{Seed: uint64(ranks)}).Run(c.on(nodes, p.run))
 	if errors.Is(err, coordinated.ErrStop) {

@@ -155,7 +155,7 @@ func (s *share) deal(grid, block []int, rank int) {
 	}
 }
 
-// each visits the rank's elements one by one, and where they lie in memory.
+// each visits the rank's elements one by one, with their places in memory.
 func (s *share) each(visit func(point []int64, at int)) {
 	for i := range s.array.Boxes {
 		b := &s.array.Boxes[i]
@@ -199,7 +199,7 @@ func (s *share) each(visit func(point []int64, at int)) {
 // elastic is a program that works on all divisions. It runs up to a step, and stops after a checkpoint.
 type elastic struct {
 	until    int
-	start    int // where it has to continue; 0: a first start
+	start    int // step at which it has to continue; 0: a first start
 	bad      func(s *share, rank int)
 	plain    bool   // it protects a value per rank, too
 	device   string // the kind of the device that arrays are on; empty: they are in memory

@@ -48,8 +48,8 @@ func (s *shuffled) dir(run int, part string) string {
 	return filepath.Join(s.base, fmt.Sprint("run", run), part)
 }
 
-// start runs the program once with any directories: it restores, takes so many epochs, and says of which run and step
-// each rank's state was.
+// start runs the program once with any directories: it restores, takes epochs, and returns the run and step
+// of each rank's state.
 func (s *shuffled) start(locals []string, global string, tag, epochs int) (tags, steps []int, err error) {
 	tags, steps = make([]int, shuffledRanks), make([]int, shuffledRanks)
 	opt := jobtest.Options(s.t)

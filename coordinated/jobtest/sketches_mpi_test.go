@@ -199,7 +199,7 @@ func sameTickets(steps int64) func(got, want []mem) error {
 }
 
 // pollCompute polls for a message of anybody, or of its left neighbour, and computes
-// between the polls. Half of the ranks come to a Point in every third step only, so that
+// between the polls. Half of the ranks reach a Point in every third step only, so that
 // they poll for what others send behind theirs.
 func (p *process) pollCompute(steps int64) error {
 	_, me, left, right := p.peers()

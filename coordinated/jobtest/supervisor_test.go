@@ -199,7 +199,7 @@ func TestGrace(t *testing.T) {
 }
 
 // TestUnflushed: a run that does not find the final epoch of the one before, because
-// it stayed on other nodes, says so, and where it is.
+// it stayed on other nodes, names these nodes.
 func TestUnflushed(t *testing.T) {
 	opt := jobtest.Options(t)
 	home, elsewhere := opt.Local, t.TempDir()

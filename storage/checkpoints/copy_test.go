@@ -335,8 +335,8 @@ func TestCopyToStoreAndBack(t *testing.T) {
 	t.Logf("%d faults, %d copies failed on the way", faults, lost)
 }
 
-// TestKilledCopyToStore stops the copy at every fifth request, or by -store-kills at each: nobody sees half an epoch,
-// and the next copy completes it.
+// TestKilledCopyToStore stops the copy at every fifth request, or by -store-kills at each: no reader sees half an
+// epoch, and the next copy completes it.
 func TestKilledCopyToStore(t *testing.T) {
 	jobtest.QuickStore(t)
 	f := copyWorld(t)

@@ -31,7 +31,7 @@ func twelveOf(rank, size int, e storage.Epoch) []storage.Section {
 		{Name: storage.LayoutSection, Size: int64(len(b)), Source: storage.Bytes(b)}}
 }
 
-// takeOf has an epoch committed at levels by so many ranks, each on a node of its own.
+// takeOf has an epoch committed at levels by a number of ranks, each on a node of its own.
 func takeOf(t *testing.T, dir string, size int, e storage.Epoch, levels ...string) {
 	t.Helper()
 	var stores []*storage.Store
@@ -198,7 +198,7 @@ func TestToolsRefuseOtherRuns(t *testing.T) {
 	check("copy", err)
 	_, err = checkpoints.Flush(t.Context(), dirs[1:], dirs[0], 0)
 	check("flush", err)
-	// An epoch that somebody copied is found, and is nobody's to use, repair or remove.
+	// An epoch that somebody copied is found, and is never used, repaired or removed.
 	if err := os.CopyFS(filepath.Join(dirs[0], "epoch-0000000005"),
 		os.DirFS(filepath.Join(dirs[1], "epoch-0000000005"))); err != nil {
 		t.Fatal(err)

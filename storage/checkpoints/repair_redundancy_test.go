@@ -134,7 +134,7 @@ func TestSalvage(t *testing.T) {
 }
 
 // TestSalvageLeavesHalf: a node that is lost keeps its epoch from being committed,
-// and nothing that was there is worse for it.
+// and all other files stay as they were.
 func TestSalvageLeavesHalf(t *testing.T) {
 	w := jobtest.Unflushed(t)
 	if err := w.FS.Remove("/global/" + format.EpochName(2) + "/" + format.ShardName(0)); err != nil {

@@ -386,7 +386,7 @@ func TestRepairInStore(t *testing.T) {
 	}
 }
 
-// TestDryRunSeesWhatRepairDoes: a dry run says of each damage that it can be repaired, also where one repair needs
+// TestDryRunSeesWhatRepairDoes: a dry run says of each damage that it can be repaired, even if one repair needs
 // another one first.
 func TestDryRunSeesWhatRepairDoes(t *testing.T) {
 	master := repairWorld(t)

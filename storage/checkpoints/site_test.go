@@ -73,7 +73,7 @@ func small(rank int, e storage.Epoch) []storage.Section {
 	return secs
 }
 
-// open opens the stores of all ranks and tells each what the others have.
+// open opens the stores of all ranks and has each learn the holdings of the others.
 func (s *site) open(ctx context.Context) error {
 	net := storagetest.NewLoopback(len(s.nodes))
 	s.stores = nil

@@ -190,7 +190,7 @@ func TestErrors(t *testing.T) {
 }
 
 // TestFirstContact: a store that has never answered is asked once when it could not be reached before, and as often as
-// any other from its first answer on, also when it is away later.
+// any other from its first answer on, even if it is away later.
 func TestFirstContact(t *testing.T) {
 	store := httptest.NewServer(&fakes3.Server{})
 	address := store.Listener.Addr().String()

@@ -62,8 +62,8 @@ func TestListingsEnd(t *testing.T) {
 	}
 }
 
-// TestUntil: a request that the store does not answer ends with what Until was told, and those that tidy up are still
-// made.
+// TestUntil: a request that the store does not answer ends with the error given to Until, and those that tidy up are
+// still made.
 func TestUntil(t *testing.T) {
 	store, held, mute := &fakes3.Server{}, make(chan bool, 99), make(chan bool)
 	b := openBucket(t, fakes3.Start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

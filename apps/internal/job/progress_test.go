@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestProgress: there is a line in so much time, and one at the end; the times are of this start's steps.
+// TestProgress: there is a line in each span of time, and one at the end; the times are of this start's steps.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(1000, 0)

@@ -79,7 +79,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestSaysWhatIsMissing: an error of reading is told from a file that ends early, and a size beyond the memory is not
+// TestSaysWhatIsMissing: an error of reading differs from a file that ends early, and a size beyond the memory is not
 // tried.
 func TestSaysWhatIsMissing(t *testing.T) {
 	broken := errors.New("the disk is broken")

@@ -76,7 +76,7 @@ func start(t *testing.T, net *connecttest.Net, n int, change func(*Options)) []*
 	return all
 }
 
-// point comes to a Point when one is wanted, and returns what the agent says there.
+// point reaches a Point when one is wanted, and returns the agent's verdict.
 func (x *one) point(ctx context.Context) (Verdict, error) {
 	for !<-x.armed {
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 )
 
-// told is a plane that notes the longest outcome that each rank is told.
+// told is a plane that notes the longest outcome that each rank gets.
 type told struct {
 	connect.Plane
 	mu   *sync.Mutex

@@ -55,7 +55,7 @@ func TestRankStatus(t *testing.T) {
 			}
 		}
 		if err == nil {
-			err = world.Barrier() // nobody is asked in Close
+			err = world.Barrier() // no rank is asked in Close
 		}
 		return errors.Join(err, ck.Close())
 	})
@@ -97,7 +97,7 @@ func askRanks(dir string) error {
 	}
 }
 
-// TestSilentRank: a rank that does not answer is named; the others are told of.
+// TestSilentRank: a rank that does not answer is named; the others are listed.
 func TestSilentRank(t *testing.T) {
 	opt := jobtest.Options(t)
 	net := connecttest.NewNet(3)

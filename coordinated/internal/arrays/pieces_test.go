@@ -19,7 +19,7 @@ func TestCutContent(t *testing.T) {
 		p.Elastic, p.Ranks, p.Cuts = true, 2, layout.Cuts{Most: 4, Run: 1, Piece: 1, Long: 1 << 30, Runs: 1 << 20}
 		dims := rapid.SliceOfN(rapid.Int64Range(2, 9), 1, 4).Draw(t, "dims")
 		var blocks []Block
-		at := int64(0) // where the next block lies, with a gap behind each row
+		at := int64(0) // place of the next block, with a gap behind each row
 		for range rapid.IntRange(1, 3).Draw(t, "blocks") {
 			start, count := make([]int64, len(dims)), make([]int64, len(dims))
 			b := Block{At: layout.Place{Base: at, Stride: make([]int64, len(dims))}}

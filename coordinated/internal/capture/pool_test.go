@@ -141,7 +141,7 @@ func TestLease(t *testing.T) {
 		t.Fatal("the captured sections are gone before anyone wanted the memory")
 	}
 	l.Done()
-	p.claim() // nobody is reading: at once
+	p.claim() // no reader: at once
 	if l.Hold() != nil || released != 1 {
 		t.Errorf("still leased after a claim, %d releases", released)
 	}

@@ -66,8 +66,8 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientElsewhere: a job on one node listens there alone, and who asks
-// elsewhere is told where to ask.
+// TestClientElsewhere: a job on one node listens only there, and a client
+// elsewhere gets an error that names the node.
 func TestClientElsewhere(t *testing.T) {
 	dir := t.TempDir()
 	b, err := json.Marshal(job.Contact{Addr: "127.0.0.1:1", Node: "nowhere"})
@@ -82,7 +82,7 @@ func TestClientElsewhere(t *testing.T) {
 	}
 }
 
-// TestClientOfTheDead: who asks a job whose process has died without ending it is told so.
+// TestClientOfTheDead: a client of a job whose process has died without ending it gets an error.
 func TestClientOfTheDead(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {

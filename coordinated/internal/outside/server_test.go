@@ -30,7 +30,7 @@ func served(t *testing.T) (*control.Plane, control.Key) {
 	return p, key
 }
 
-// TestServe: a client asks, hears why a request came to nothing, and finds nobody when the
+// TestServe: a client asks, gets the reason of a request that failed, and finds no server when the
 // job is over; a second run in the directory is refused for as long.
 func TestServe(t *testing.T) {
 	p, key := served(t)

@@ -56,7 +56,7 @@ type counter struct{ n uint64 }
 func (c *counter) SaveTo(w io.Writer) error   { return binary.Write(w, binary.LittleEndian, c.n) }
 func (c *counter) LoadFrom(r io.Reader) error { return binary.Read(r, binary.LittleEndian, &c.n) }
 
-// picky is a State that refuses what it is told to refuse.
+// picky is a State that refuses contents on request.
 type picky struct {
 	counter
 	refuse uint64

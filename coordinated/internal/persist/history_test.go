@@ -30,7 +30,7 @@ func TestNeverStartsOverByItself(t *testing.T) {
 		{"local global/epochs", false},
 		{"local/epochs global", false},
 		{"local/epochs global/epochs", false},
-		{"local global", true}, // nothing tells it any more
+		{"local global", true}, // no record is left
 	} {
 		t.Run(c.gone, func(t *testing.T) {
 			b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)

@@ -115,7 +115,7 @@ func TestHungOuterLevelUnderWay(t *testing.T) {
 }
 
 // TestFinalBehindAFlush: the time that is left is known to one rank. All go by it. An epoch
-// that is slow on its way to global, or hangs, gives way to the final one, also when its
+// that is slow on its way to global, or hangs, gives way to the final one, even if its
 // memory was recalled. If the server hangs for that one too, this is said, and the program ends.
 func TestFinalBehindAFlush(t *testing.T) {
 	t.Parallel()

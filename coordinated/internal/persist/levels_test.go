@@ -245,7 +245,7 @@ func TestFailedManifestKeepsTwo(t *testing.T) {
 	}
 }
 
-// takeEpochs takes so many epochs, one after the other, each with new bytes.
+// takeEpochs takes epochs, one after the other, each with new bytes.
 func takeEpochs(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Options, epochs int) error {
 	var p connect.Inside
 	ctx = connect.WithSeam(ctx, connect.Seam{Opened: func(of connect.Inside) { p = of }})

@@ -154,7 +154,7 @@ func TestNothingQueues(t *testing.T) {
 	}
 }
 
-// TestNumbersWithoutEpochs: numbers whose cuts were put off do not count for a level that takes one epoch in so many.
+// TestNumbersWithoutEpochs: numbers whose cuts were put off do not count for a level that takes one epoch in n.
 func TestNumbersWithoutEpochs(t *testing.T) {
 	p := newPacer([]Every{{}, {Epochs: 2}})
 	var went []storage.Epoch

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// TestFreshIsANewRun: a run that starts over restores nothing of the one before, also when it dies before its first
-// epoch and is started again without being told; its epochs replace the others in time.
+// TestFreshIsANewRun: a run that starts over restores nothing of the one before, even if it dies before its first
+// epoch and is started again without HOLDFAST_FRESH; its epochs replace the others in time.
 func TestFreshIsANewRun(t *testing.T) {
 	b := newBulk(t, storage.LevelLocal, storage.LevelGlobal)
 	b.epochs = 3

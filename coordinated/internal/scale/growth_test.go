@@ -105,7 +105,7 @@ const (
 	growthBound  = 1.1  // of a rank's share, beside that of base ranks
 	perNodeBound = 4    // metadata operations of an epoch, from base ranks on
 	copiesBound  = 1    // how often a node reads each manifest at a restart
-	votesBound   = 1024 // bytes that a rank is told
+	votesBound   = 1024 // bytes that a rank gets
 	base         = 100
 )
 

@@ -19,10 +19,10 @@ type hall struct {
 
 	mu     sync.Mutex
 	stages map[stage]*meeting // guarded by mu
-	heard  map[hearer]int64   // guarded by mu: bytes that real ranks were told
+	heard  map[hearer]int64   // guarded by mu: bytes that real ranks got
 }
 
-// hearer is who is told something.
+// hearer is a receiver of votes.
 type hearer struct {
 	global bool // in a vote at global
 	first  bool // of the ranks of its node
@@ -87,7 +87,7 @@ func (h *hall) meet(rank int, with cut.Meeting) ([]cut.Blob, error) {
 	return blobs, m.err
 }
 
-// hear counts what a rank is told, in the length that it has on the wire: neighbours that say the same share it.
+// hear counts a rank's bytes, in their length on the wire: neighbours that say the same share them.
 func (h *hall) hear(rank int, name string, blobs []cut.Blob) {
 	msg := cut.Message{Kind: cut.KindPublish, Stage: name, Blobs: blobs}
 	n := int64(len(msg.Append(nil)))
@@ -99,7 +99,7 @@ func (h *hall) hear(rank int, name string, blobs []cut.Blob) {
 	h.heard[hearer{strings.HasSuffix(name, " "+storage.LevelGlobal), rank%h.perNode == 0}] += n
 }
 
-// Told is how many bytes one rank is told.
+// Told is the number of bytes that one rank gets.
 type Told struct {
 	First float64 // the first rank of a node, which writes the manifests of the node's directory
 	Other float64 // each other one
@@ -108,7 +108,7 @@ type Told struct {
 // over is the n-th part.
 func (t Told) over(n float64) Told { return Told{First: t.First / n, Other: t.Other / n} }
 
-// take says how many bytes one rank was told in votes since the last call.
+// take returns the bytes that one rank got in votes since the last call.
 func (h *hall) take() (local, global Told) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -50,7 +50,7 @@ const (
 	measured = 2
 )
 
-// Run takes epochs of so many ranks at the levels local and global, and then restarts them
+// Run takes epochs of o.Ranks ranks at the levels local and global, and then restarts them
 // all with empty local directories.
 func Run(ctx context.Context, o Options) (Result, error) {
 	if o.PerNode == 0 {

@@ -37,7 +37,7 @@ func inMemory(t *testing.T) (context.Context, *crashfs.FS, coordinated.Options) 
 }
 
 // TestDefaultInterval: on virtual time, a program whose settings say nothing takes its first checkpoint after 7 minutes
-// and, however cheap that was, no other before 7 more. One that never comes to a point is not asked, and not warned.
+// and, however cheap that was, no other before 7 more. One that never reaches a point is not asked, and not warned.
 func TestDefaultInterval(t *testing.T) {
 	for name, points := range map[string]bool{"points": true, "none": false} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDefaultInterval(t *testing.T) {
 	}
 }
 
-// computeFor comes to a Point each second for a time, or to none.
+// computeFor reaches a Point each second for a time, or none.
 func computeFor(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Options, d time.Duration, points bool,
 	t *testing.T) error {
 	ck, err := coordinated.Open(ctx, world, opt)

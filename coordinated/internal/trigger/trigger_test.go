@@ -99,7 +99,7 @@ func TestFinalAt(t *testing.T) {
 }
 
 // TestSignalled: the signals of the process, or those of a program in another process; the ones for a
-// final checkpoint are told apart.
+// final checkpoint are recognised.
 func TestSignalled(t *testing.T) {
 	far := make(chan os.Signal, 2)
 	var said bytes.Buffer

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPrograms: a place that is told is the program's, not Go's library's or Holdfast's.
+// TestPrograms: a reported place is the program's, not Go's library's or Holdfast's.
 func TestPrograms(t *testing.T) {
 	for function, want := range map[string]bool{
 		"main.main":                          true,

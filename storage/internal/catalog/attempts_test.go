@@ -149,7 +149,7 @@ func TestTrialOutlives(t *testing.T) {
 }
 
 // TestDamagedNoteIsNoBeginning: the epochs of a job are gone and the notes that tell
-// of them are damaged. Nobody can say then that it has not begun.
+// of them are damaged. Then the job counts as begun.
 func TestDamagedNoteIsNoBeginning(t *testing.T) {
 	f := jobtest.NewWorldFS()
 	open := func() *storage.Store {

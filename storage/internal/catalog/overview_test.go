@@ -193,8 +193,8 @@ func afterCrashTogether(t *testing.T, f *crashfs.FS, at int, sure storage.Epoch)
 	}
 }
 
-// TestToldRestores: a rank that is told restores from the shared directory without reading a
-// manifest, also an epoch that refers to earlier ones.
+// TestToldRestores: a rank that gets the overview restores from the shared directory without reading a
+// manifest, even an epoch that refers to earlier ones.
 func TestToldRestores(t *testing.T) {
 	f := jobtest.NewWorldFS()
 	w, err := openTogether(f)
@@ -252,8 +252,8 @@ func TestToldIsChecked(t *testing.T) {
 }
 
 // TestViewsDiffer: a rank other than 0 never removes anything from the shared directory,
-// whatever it believes; rank 0 removes nothing that was not agreed on, and what another rank
-// says of it does not matter.
+// whatever it believes; rank 0 removes only epochs that were agreed on, whatever another rank
+// reports.
 func TestViewsDiffer(t *testing.T) {
 	f := jobtest.NewWorldFS()
 	w, err := openTogether(f)

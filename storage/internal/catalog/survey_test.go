@@ -14,7 +14,7 @@ import (
 )
 
 // TestNewerEpochIsNotPassedOver: a build that cannot read the newest epoch, because a later one has written it, does
-// not go back to an older one behind the user's back, and removes nothing that it may refer to.
+// not go back to an older one behind the user's back, and keeps all epochs that it may refer to.
 func TestNewerEpochIsNotPassedOver(t *testing.T) {
 	w := jobtest.FullWorld(t, 5)
 	raise := func(e storage.Epoch, dir string) {
@@ -52,7 +52,7 @@ func TestNewerEpochIsNotPassedOver(t *testing.T) {
 }
 
 // TestStrayEpochNumber: a directory with a number at the end of all numbers does not make
-// the epochs that follow ones that nobody finds.
+// the epochs that follow disappear.
 func TestStrayEpochNumber(t *testing.T) {
 	f := jobtest.NewWorldFS()
 	w, err := jobtest.OpenWorld(f)

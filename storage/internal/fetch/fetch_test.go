@@ -17,7 +17,7 @@ var global = storage.LevelConfig{Name: storage.LevelGlobal}
 
 // TestFailureTable does to a job with three epochs what other libraries answer
 // with wrong data and a report of success. Here every rank restores the right
-// bytes of the same epoch, or every rank is told why not.
+// bytes of the same epoch, or every rank gets the reason.
 func TestFailureTable(t *testing.T) {
 	const e3 = "epoch-0000000003/"
 	localAndGlobal := []storage.LevelConfig{jobtest.Local, global}

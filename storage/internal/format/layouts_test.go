@@ -90,7 +90,7 @@ func itemSections(rank int, e storage.Epoch) []storage.Section {
 }
 
 // TestLayoutsAreCarried: every manifest of every level says what the ranks have of arrays, whichever way the epoch
-// came there; so does one that repair makes anew from shards and packs.
+// came there; so does one that repair makes again from shards and packs.
 func TestLayoutsAreCarried(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(layoutsDir)); err != nil {

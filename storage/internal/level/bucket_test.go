@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
 
-// TestStoreLock: a live owner is left alone, a dead one is replaced, and one that was replaced hears of it.
+// TestStoreLock: a live owner is left alone, a dead one is replaced, and one that was replaced gets an error.
 func TestStoreLock(t *testing.T) {
 	jobtest.QuickStore(t)
 	const beat = 20 * time.Millisecond

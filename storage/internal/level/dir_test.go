@@ -94,7 +94,7 @@ func TestDamagedMarkerIsReplaced(t *testing.T) {
 }
 
 // TestManifestOfAnotherLevel: a manifest that lies in a directory of another
-// level is damage there, also where its groups cannot be divided by.
+// level is damage there, even if its groups have no data member.
 func TestManifestOfAnotherLevel(t *testing.T) {
 	w := jobtest.OneEpoch(t)
 	b, err := level.ReadFile(w.FS, "/global/"+format.EpochName(1)+"/manifest", 1<<20)

@@ -198,7 +198,7 @@ func TestNothingWaitsForAFIFO(t *testing.T) {
 }
 
 // TestNoRoomForANote: what stands where the note of a restore, or the lock of a run, should be
-// keeps nobody from an epoch that is whole.
+// does not forbid an epoch that is whole.
 func TestNoRoomForANote(t *testing.T) {
 	local := filepath.Join(t.TempDir(), "local")
 	if err := os.Mkdir(local, 0o700); err != nil {

@@ -30,9 +30,8 @@ func runOf(t *testing.T, f *crashfs.FS, run string) (out []*storage.Store) {
 	return out
 }
 
-// TestGuardOfAnOvertakenRun: a run that stood still for so long that another one took the directories over wakes up
-// between that one's
-// seal of a pack and its commit, and goes on with what it was about to do. The pack stays as it is.
+// TestGuardOfAnOvertakenRun: another run has taken over the directories of a run that stood still. That one wakes up
+// between the other's seal of a pack and its commit, and goes on. The pack stays as it is.
 func TestGuardOfAnOvertakenRun(t *testing.T) {
 	secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 	type sleeper struct {

@@ -125,7 +125,7 @@ func TestRestartAfterDeath(t *testing.T) {
 }
 
 // TestLiveRunElsewhere watches a lock that is being rewritten, by a clock that is
-// nobody's business.
+// compared with no other.
 func TestLiveRunElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := lockFS()
@@ -231,7 +231,7 @@ func TestRivalDies(t *testing.T) {
 	})
 }
 
-// TestLockLost: a run that was stopped for so long that another one took its
+// TestLockLost: a run that was stopped until another one took its
 // directory writes nothing more.
 func TestLockLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// manifestOf is one of so many ranks.
+// manifestOf returns a manifest of size ranks.
 func manifestOf(e format.Epoch, size int) *format.Manifest {
 	m := &format.Manifest{Epoch: e, Size: size, Job: "j", Level: format.LevelGlobal}
 	for r := range size {

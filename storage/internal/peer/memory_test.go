@@ -104,7 +104,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// TestLendRefuses what is not what was put, and levels that nobody reads.
+// TestLendRefuses other bytes than those that were put, and unread levels.
 func TestLendRefuses(t *testing.T) {
 	w := jobtest.NewCluster(t, jobtest.NodeNames(3)...)
 	w.Start(jobtest.Local, storage.LevelConfig{Name: storage.LevelGlobal})

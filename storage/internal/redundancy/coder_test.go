@@ -24,8 +24,8 @@ func (p manifestOnly) Row(context.Context, format.Epoch, format.RowID, []byte) (
 	return nil, errNoPart
 }
 
-// TestWithoutCoder: a program that does not import storage/parity neither writes rows nor computes a shard, and is told
-// what to import.
+// TestWithoutCoder: a program that does not import storage/parity neither writes rows nor computes a shard, and gets an
+// error that names the package to import.
 func TestWithoutCoder(t *testing.T) {
 	before := newCoder
 	defer func() { newCoder = before }()

@@ -11,7 +11,7 @@ import (
 )
 
 // TestCrashOfRedundancy takes all machines down at every operation, loses a
-// node for good on top of it, and starts again on the others' disks. What was
+// node permanently on top of it, and starts again on the others' disks. What was
 // at all levels is restored.
 func TestCrashOfRedundancy(t *testing.T) {
 	whole := jobtest.NewCluster(t, jobtest.NodeNames(3)...)

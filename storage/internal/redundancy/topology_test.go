@@ -47,7 +47,7 @@ func TestParityGroups(t *testing.T) {
 		{nodesFor(2, 2, 2), 2, 1, "[[0 2 4] [1 3 5]]"},
 		{nodesFor(1, 1, 1, 1, 1, 1, 1), 2, 1, "[[0 1 2] [3 4 5 6]]"},
 		{nodesFor(1, 1, 1), 4, 2, "[[0 1 2]]"}, // fewer nodes: data shrinks
-		{nodesFor(2, 1, 1), 1, 1, "error"},     // nobody left for rank 1's node
+		{nodesFor(2, 1, 1), 1, 1, "error"},     // no rank left for rank 1's node
 		{nodesFor(4), 2, 1, "error"},
 	} {
 		g, err := ParityGroups(c.nodes, c.k, c.m)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-// again closes the stores of a job that are open and opens them anew, as a restart does.
+// again closes the stores of a job that are open and opens them again, as a restart does.
 func again(t *testing.T, stores []*storage.Store, levels func(rank int) []storage.LevelConfig) []*storage.Store {
 	t.Helper()
 	for _, s := range stores {
@@ -365,7 +365,7 @@ func adoptAfterCrash(t *testing.T, at int, after func(f *crashfs.FS, at int) *cr
 }
 
 // TestAdoptElsewhere: a rank adopts the epoch that lies on its own node. One that was placed on another node reads the
-// same epoch from there and does not, and with parity nobody does: which epochs have rows is not known.
+// same epoch from there and does not, and with parity no rank does: which epochs have rows is not known.
 func TestAdoptElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		name   string

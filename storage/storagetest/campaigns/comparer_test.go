@@ -103,7 +103,7 @@ func TestComparer(t *testing.T) {
 	d.change(4, 3) // it was zero
 	d.take(4, 1)
 	d.change(5, 1)
-	if _, err := d.put(5); err != nil { // and nobody commits it
+	if _, err := d.put(5); err != nil { // and it is not committed
 		t.Fatal(err)
 	}
 	d.change(6, 2)

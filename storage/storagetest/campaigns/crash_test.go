@@ -41,7 +41,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 }
 
 // crashOnce takes the machine down before operation at, starts the job again on each outcome
-// and checks that nothing that was committed is lost and that it can go on.
+// and checks that all committed epochs are there and that it can go on.
 func crashOnce(t *testing.T, at int) {
 	t.Helper()
 	f := jobtest.NewWorldFS()

@@ -227,7 +227,7 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// readOnly lets nobody write below a directory.
+// readOnly makes all writes below a directory fail.
 func readOnly(dir string) crashfs.Rule {
 	return func(op crashfs.Op) error {
 		switch op.Kind {

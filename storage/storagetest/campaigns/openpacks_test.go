@@ -44,7 +44,7 @@ func (f *sharingFS) Adopt(file *os.File, name string) (vfs.File, error) {
 // had; what they write is the same. That the flusher cannot be reached is found out once.
 func TestPackIsOpenedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
-		private, alone  bool // no file can be handed over; nobody leads
+		private, alone  bool // no file can be handed over; no rank leads
 		far             bool // the flusher cannot be reached
 		opened, adopted int64
 	}{
@@ -101,7 +101,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 	}
 }
 
-// ledTogether writes the pack of epoch 1 as the ranks of a node do, led by rank 0 or by nobody. A leader that is far
+// ledTogether writes the pack of epoch 1 as the ranks of a node do, led by rank 0 or by none. A leader that is far
 // away has another address.
 func ledTogether(t *testing.T, stores []*storage.Store, secs func(r int) []storage.Section, led,
 	far bool) ([]storage.ShardInfo, error) {

@@ -356,7 +356,7 @@ func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []stor
 	}
 }
 
-// TestUnsyncedPackGoes: a pack that the disk has refused to take is gone, though it can be read for a while: the next
+// TestUnsyncedPackGoes: a pack that the disk has refused to take is gone, though it can still be read: the next
 // start would take it for complete.
 func TestUnsyncedPackGoes(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {

@@ -115,7 +115,7 @@ func (j *keepJob) failing(kind string, e storage.Epoch, do func()) {
 	j.fs.SetRule(nil)
 }
 
-// mayPrune lets ranks prune at a moment of their own, once they have voted: a job
+// mayPrune lets ranks prune at a time of their own, once they have voted: a job
 // prunes after a commit.
 func (j *keepJob) mayPrune() {
 	if !j.voted {
