@@ -170,7 +170,7 @@ int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type typ
 
 #define HF_MAX_DIMS 8
 
-/* A box of a global array that a rank owns, and where it lies in the memory of the rank. Dimensions are row-major: the
+/* A box of a global array that a rank owns, and its place in the memory of the rank. Dimensions are row-major: the
  * last one varies fastest. All numbers are elements. Element i of the box, counted from the box's first one in each
  * dimension d, is memory[offset + the sum of (low[d] + i[d]) * step[d]]. The last step is 1; each other step is the
  * next dimension's step times its pitch. Fields that are 0 may be left out:

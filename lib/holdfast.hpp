@@ -76,7 +76,7 @@ inline void start() { check(hf_start()); }
 // the session is made.
 inline void elastic() { check(hf_elastic()); }
 
-// A box that a rank owns of a global array, and where it lies in memory: hf_box. Its lists have an entry for each
+// A box that a rank owns of a global array, and its place in memory: hf_box. Its lists have an entry for each
 // dimension, or none for zeros.
 //
 //     box{{row0, col0}, {rows, cols}, {1, 1}, {1, 1}}        // start, count, and a ghost on each side

@@ -9,7 +9,7 @@
 // # Promises
 //
 // Messages of one rank to another arrive once and in order, or the receiver
-// is told that the sender is lost. Every connection proves in both directions
+// learns that the sender is lost. Every connection proves in both directions
 // that the other side knows the key of the job before one byte is parsed; what
 // cannot is dropped and counted. A Plane listens on one address only.
 //

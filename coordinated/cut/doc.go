@@ -1,11 +1,11 @@
 // Package cut agrees on the moment of a checkpoint: all ranks at a Point of the
-// program at one real moment, nobody inside a collective, every message known.
+// program at one real moment, no rank inside a collective, every message known.
 //
 // # Terms
 //
 // A rank parks when its main thread stands at a Point and waits there. It is
 // released when it is let go to its next Point because another rank cannot
-// reach one without it. All ranks frozen is the cut: nobody is released any
+// reach one without it. All ranks frozen is the cut: no rank is released any
 // more. The coordinator is rank 0; the others hang below it in a tree.
 //
 // # Promises

@@ -6,7 +6,7 @@
 // A run is one start of a job. A Log is what one rank writes in one run: lines
 // of JSON, each an Event. The ranks of a node can have one file together, which the
 // first of them writes (Options.Node). A span is an event that lasts; it is logged when it
-// ends, with its duration, and also when it begins if it may last long, so that
+// ends, with its duration, and at its begin too if it may last long, so that
 // the log of a process that was killed says what it was doing.
 //
 // # Promises

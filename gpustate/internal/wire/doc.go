@@ -1,6 +1,6 @@
 // Package wire is the protocol between the driver "remote" and a server of
-// package gpud: the handshake, frames and the fields of every message. Byte
-// layout: docs/internals/REMOTE.md.
+// package gpud: the handshake, frames and the fields of every message, in the order of its method fields.
+// docs/internals/REMOTE.md has the layout of the rest.
 //
 // # Terms
 //

@@ -79,7 +79,7 @@ func (m *Build) fields(f *Fields) {
 }
 
 // CreateKernel makes a kernel of a program. The reply has the number of its
-// arguments plus one, 0 where the API does not know.
+// arguments, and false if it may have more.
 type CreateKernel struct {
 	Req, ID, Program uint64
 	Name             string

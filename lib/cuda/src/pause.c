@@ -22,8 +22,8 @@ static struct {
 	unsigned char *host;
 	size_t room;  /* of host */
 	double since; /* by hf_now, while it is HF_STOPPED */
-	/* Devices, in the order of their numbers, and behind them others of which a resume has told: as they were before
-	 * the stop, and where the driver has the program now. */
+	/* Devices, in the order of their numbers, and behind them others that a resume has named: as they were before
+	 * the stop, and the place of the program now. */
 	struct place {
 		CUuuid was, is;
 	} places[DEVICES];

@@ -50,8 +50,8 @@ func (c *Cluster) LoseNode(n string) {
 	c.makeNode(n)
 }
 
-// Start opens the stores of a job with these levels and tells each what the
-// others have.
+// Start opens the stores of a job with these levels and has each learn the holdings of the
+// others.
 func (c *Cluster) Start(levels ...storage.LevelConfig) {
 	c.T.Helper()
 	if err := c.TryStart(levels...); err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) files() vfs.FS {
 	return c.FS
 }
 
-// Learn tells each store what the others have.
+// Learn has each store learn the holdings of the others.
 func (c *Cluster) Learn() error {
 	for r, s := range c.Stores {
 		h, err := s.Holdings(c.T.Context())

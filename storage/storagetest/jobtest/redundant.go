@@ -78,7 +78,7 @@ func Changing(n int) func(rank int, e storage.Epoch) []storage.Section {
 	}
 }
 
-// WholeEpoch says why an epoch is not all there.
+// WholeEpoch returns the reason why an epoch is not whole.
 func WholeEpoch(l level.Epochs, e storage.Epoch) error {
 	m, err := l.ReadManifest(e)
 	if err != nil {

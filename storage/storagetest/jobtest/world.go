@@ -132,7 +132,7 @@ func SmallSections(rank int, e storage.Epoch) []storage.Section {
 	return secs
 }
 
-// TakeEpoch does everything a job does for an epoch. done is told of each level
+// TakeEpoch takes an epoch as a job does. It calls done for each level
 // at which the epoch is committed for sure.
 func (w *World) TakeEpoch(e storage.Epoch, done func(e storage.Epoch)) error {
 	ctx := context.Background()
