@@ -367,22 +367,32 @@ func randomProgram(t *testing.T, dir string, program map[string]string, seed uin
 	return false, fmt.Errorf("no right end:\n%s", said.String())
 }
 
-// withBug builds the layer with another text in the place of one of its source, and returns where. Only what has that
-// source is compiled.
+// planted is another text in the place of one of the layer's source.
+type planted struct{ file, from, to string }
+
+// withBug builds the layer with a bug, and returns where. Only what has that source is compiled.
 func withBug(t *testing.T, dir, file, from, to string) string {
+	t.Helper()
+	return withBugs(t, dir, planted{file, from, to})
+}
+
+// withBugs builds it with several.
+func withBugs(t *testing.T, dir string, bugs ...planted) string {
 	t.Helper()
 	broken := t.TempDir()
 	if out, err := exec.Command("sh", "-c", `cp -a "$0"/. ../../Makefile ../../lib "$1"`, dir, broken).
 		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	path := filepath.Join(broken, "lib", "mpi", "src", file)
-	text, err := os.ReadFile(path)
-	if err != nil || strings.Count(string(text), from) != 1 {
-		t.Fatalf("%s: %v, or not once %q", path, err, from)
-	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o644); err != nil {
-		t.Fatal(err)
+	for _, bug := range bugs {
+		path := filepath.Join(broken, "lib", "mpi", "src", bug.file)
+		text, err := os.ReadFile(path)
+		if err != nil || strings.Count(string(text), bug.from) != 1 {
+			t.Fatalf("%s: %v, or not once %q", path, err, bug.from)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), bug.from, bug.to, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if out, err := exec.Command("make", "-s", "-C", broken, "mpi", "LIB="+broken, "CFLAGS=-O0").
 		CombinedOutput(); err != nil {

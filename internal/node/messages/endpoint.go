@@ -195,7 +195,11 @@ func (e *layer) stop(ctx context.Context, failed error) ([][]byte, error) {
 	if err := e.level(ctx, failed); err != nil {
 		return nil, err
 	}
-	return e.exchange(ctx, e.sentTo())
+	if e.Concurrent() { // what its threads have sent is known only now
+		failed = e.client.Cut()
+	}
+	all, err = e.exchange(ctx, e.sentTo())
+	return all, errors.Join(failed, err)
 }
 
 // level lets threads run until the threads of all ranks have stopped.
@@ -262,15 +266,17 @@ func (e *layer) stays() string {
 }
 
 // look returns the report of a rank that stops its threads. The program counts the threads inside calls at a turn; a
-// thread that comes later enters a collective.
+// thread that comes later enters a collective. No turn comes while a thread is on its way into a call: what was counted
+// before says nothing of it.
 func (e *layer) look(ctx context.Context) (r round) {
 	r.Inside = true
 	for end := time.Now().Add(5 * time.Millisecond); r.Inside && time.Now().Before(end) && ctx.Err() == nil; {
 		r.Entered = e.entered()
-		for turns := e.load(atTurns); e.load(atTurns) < turns+2 && time.Now().Before(end); {
+		turns, late := e.load(atTurns)+2, time.Now().Add(patience/10)
+		for e.load(atTurns) < turns && time.Now().Before(late) {
 			time.Sleep(100 * time.Microsecond)
 		}
-		r.Inside = e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
+		r.Inside = e.load(atTurns) < turns || e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
 	}
 	return r
 }

@@ -224,13 +224,15 @@ func TestLevel(t *testing.T) {
 		p.setU32(atThreads, 1)
 		p.store(CommsAt, uint64(5-r))
 	}
+	clients := []*standing{{}, {}}
 	level := func() (out []error) {
 		for r, p := range pages {
-			e := &layer{Page: p, rank: r, exchange: func(_ context.Context, b []byte) ([][]byte, error) {
+			e := &layer{Page: p, rank: r, client: clients[r]}
+			e.exchange = func(_ context.Context, b []byte) ([][]byte, error) {
 				said <- append([]byte{byte(r)}, b...)
 				all := <-heard[r]
 				return [][]byte{bytes.Clone(all[0]), bytes.Clone(all[1])}, nil
-			}}
+			}
 			go func() { _, err := e.stop(t.Context(), nil); errs <- err }()
 		}
 		return append(out, <-errs, <-errs)
@@ -239,6 +241,9 @@ func TestLevel(t *testing.T) {
 		if err != nil || pages[1].load(CommsAt) != 5 {
 			t.Errorf("got %v, entered %d", err, pages[1].load(CommsAt))
 		}
+	}
+	if clients[0].cuts != 1 || clients[1].cuts != 1 {
+		t.Errorf("programs whose threads have stopped are told %d and %d times", clients[0].cuts, clients[1].cuts)
 	}
 	pages[1].store(CommsAt, 6)
 	for _, err := range level() {
@@ -254,11 +259,12 @@ type standing struct {
 	record []byte
 	loaded []byte
 	synced int
+	cuts   int
 	busy   bool
 	fails  error // of Sync
 }
 
-func (s *standing) Cut() error               { return nil }
+func (s *standing) Cut() error               { s.cuts++; return nil }
 func (s *standing) Sync(busy bool) error     { s.synced++; s.busy = busy; return s.fails }
 func (s *standing) Save() ([]byte, error)    { return s.record, nil }
 func (s *standing) Load(record []byte) error { s.loaded = record; return nil }
@@ -442,5 +448,35 @@ func TestRefused(t *testing.T) {
 	p.setU64(atUnposted, 1)
 	if got := e.UnpostedReceives(); len(got) != 1 || got[0] != r.Receives[1] {
 		t.Errorf("not posted again: %+v", got)
+	}
+}
+
+// TestNoTurnIsNoRest: a rank in which a thread is on its way into a call makes no turn, and what its page says of
+// threads is from before.
+func TestNoTurnIsNoRest(t *testing.T) {
+	p := newPage(1)
+	e := &layer{Page: p}
+	if r := e.look(t.Context()); !r.Inside {
+		t.Error("without a turn: the rank is taken to be at rest")
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				p.store(atTurns, p.load(atTurns)+1)
+				time.Sleep(20 * time.Microsecond)
+			}
+		}
+	}()
+	if r := e.look(t.Context()); r.Inside {
+		t.Error("with turns: the rank is taken not to be at rest")
+	}
+	p.store(atInside, 1)
+	if r := e.look(t.Context()); !r.Inside {
+		t.Error("with a thread inside: the rank is taken to be at rest")
 	}
 }

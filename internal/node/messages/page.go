@@ -264,7 +264,8 @@ func (p *Page) entered() map[string]uint64 {
 // letEnter lets stopped threads enter as many collectives as other ranks have entered.
 func (p *Page) letEnter(most map[string]uint64) {
 	for i := range min(int(p.u32(atComms)), MostComms) {
-		if n := most[p.name(CommsAt+i*SlotBytes+24, CommBytes)]; n > 0 {
+		at := CommsAt + i*SlotBytes
+		if n := most[p.name(at+24, CommBytes)]; n > 0 && p.u32(at+8) != 0 {
 			p.store(TargetsAt+8*i, n)
 		}
 	}

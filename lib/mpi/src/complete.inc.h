@@ -37,6 +37,7 @@ static int start(MPI_Request *request) {
 	uint64_t *sent = r != NULL && r->kind == HFM_PERSISTENT_SEND ? peer(hfm_sent, r->comm, r->source) : NULL;
 	if (sent != NULL) {
 		count(sent, 1);
+		sends_lock();
 	}
 	int rc = REAL(Start)(request);
 	if (rc != MPI_SUCCESS) {
@@ -56,6 +57,9 @@ static int start(MPI_Request *request) {
 		if (r->kind == HFM_PERSISTENT_RECEIVE) {
 			posted(r->comm, r->source, r->tag);
 		}
+	}
+	if (sent != NULL) {
+		sends_unlock();
 	}
 	return rc;
 }

@@ -13,11 +13,14 @@
 		blocks_on(HFM_##name, c, dest, tag, HFM_WAIT_SEND | (HFM_##name == HFM_Ssend ? HFM_WAIT_TAKEN : 0));  \
 		if (HFM_LIKELY(!hfm_threads)) {                                                                       \
 			rc = REAL(C(name))(buf, n, type, dest, tag, comm);                                                \
+			sent_one(c, dest, tag, sent, rc);                                                                 \
 		} else {                                                                                              \
+			sends_lock();                                                                                     \
 			rc = REAL(C(started))(buf, n, type, dest, tag, comm, &request);                                   \
+			sent_one(c, dest, tag, sent, rc);                                                                 \
+			sends_unlock();                                                                                   \
 			rc = rc == MPI_SUCCESS ? finish(&request) : rc;                                                   \
 		}                                                                                                     \
-		sent_one(c, dest, tag, sent, rc);                                                                     \
 		hfm_leave();                                                                                          \
 		return rc;                                                                                            \
 	}                                                                                                         \
@@ -54,6 +57,7 @@ SEND(Rsend, Irsend)
 		struct hfm_comm *c = comm_of(comm);                                                                    \
 		uint64_t *sent = peer(hfm_sent, c, dest);                                                              \
 		count(sent, 1);                                                                                        \
+		sends_lock();                                                                                          \
 		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
 		if (HFM_##name == HFM_Issend && rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL) {             \
 			struct hfm_request *r = track(HFM_SYNCHRONOUS, HFM_##name, c, *request);                           \
@@ -64,6 +68,7 @@ SEND(Rsend, Irsend)
 		} else {                                                                                               \
 			sent_one(c, dest, tag, sent, rc);                                                                  \
 		}                                                                                                      \
+		sends_unlock();                                                                                        \
 		hfm_leave();                                                                                           \
 		return rc;                                                                                             \
 	}                                                                                                          \
@@ -193,8 +198,10 @@ static int C(exchange_by)(const void *sendbuf, COUNT sends, MPI_Datatype sendtyp
 	MPI_Request out;
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
 	count(sent, 1);
+	sends_lock();
 	int rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
 	sent_one(comm_of(comm), dest, sendtag, sent, rc);
+	sends_unlock();
 	if (rc != MPI_SUCCESS) {
 		return rc;
 	}

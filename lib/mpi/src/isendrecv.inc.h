@@ -49,10 +49,12 @@ static int C(hfm_Isendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendt
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
 	count(sent, 1);
+	sends_lock();
 	int rc = m != NULL
 		? C(send_packed)(sendbuf, sends, sendtype, dest, sendtag, comm)
 		: REAL(C(Isendrecv))(sendbuf, sends, sendtype, dest, sendtag, recvbuf, n, type, source, tag, comm, request);
 	sent_one(comm_of(comm), dest, sendtag, sent, rc);
+	sends_unlock();
 	return C(isendrecv_ends)(HFM_Isendrecv, m, recvbuf, n, type, source, tag, comm, request, rc);
 }
 
@@ -64,8 +66,10 @@ static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int d
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
 	count(sent, 1);
+	sends_lock();
 	int rc = m != NULL ? C(send_packed)(buf, n, type, dest, sendtag, comm)
 					   : REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, tag, comm, request);
 	sent_one(comm_of(comm), dest, sendtag, sent, rc);
+	sends_unlock();
 	return C(isendrecv_ends)(HFM_Isendrecv_replace, m, buf, n, type, source, tag, comm, request, rc);
 }

@@ -561,10 +561,16 @@ void hfm_pause(bool harmless) {
 	come_in();
 }
 
-void hfm_close(void) {
+bool hfm_close(void) {
+	if (hfm_is_closed()) {
+		return false;
+	}
 	memset(hfm_page->targets, 0, sizeof hfm_page->targets);
 	__atomic_store_n(&closed, true, __ATOMIC_SEQ_CST);
+	return true;
 }
+
+bool hfm_is_closed(void) { return __atomic_load_n(&closed, __ATOMIC_SEQ_CST); }
 
 void hfm_open(void) { __atomic_store_n(&closed, false, __ATOMIC_SEQ_CST); }
 

@@ -438,9 +438,10 @@ HFM_INLINE void hfm_step_in(void) {
 	}
 }
 
-/* hfm_close keeps threads from beginning calls until hfm_open, unless they have to come as far as those of other ranks.
- * hfm_may_enter waits until one may begin a collective. */
-void hfm_close(void);
+/* hfm_close keeps threads from beginning calls until hfm_open, unless they have to come as far as those of other ranks;
+ * false: it has done so before. hfm_may_enter waits until one may begin a collective. */
+bool hfm_close(void);
+bool hfm_is_closed(void);
 void hfm_open(void);
 void hfm_may_enter(const struct hfm_comm *c);
 uint64_t hfm_inside(void);   /* threads in calls that must end before a cut */

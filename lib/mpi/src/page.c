@@ -92,9 +92,10 @@ void hfm_leave_slot(struct hfm_comm *c) {
 	}
 }
 
+/* While threads are being stopped a slot has a target, which must not become that of another communicator. */
 void hfm_forget_slots(const char *parent) {
 	const size_t n = parent != NULL ? strlen(parent) : 0;
-	for (uint32_t i = 0; i < hfm_page->comms_n; i++) {
+	for (uint32_t i = 0; i < hfm_page->comms_n && !(parent != NULL && hfm_is_closed()); i++) {
 		struct hfm_slot *s = &hfm_page->comms[i];
 		if (s->state == HFM_SLOT_FREED && (parent == NULL || (strncmp(s->name, parent, n) == 0 && s->name[n] == '.'))) {
 			changing();
@@ -476,16 +477,19 @@ static void turn(void) {
 	}
 }
 
+/* cut is called once more where threads had to stop first. */
 static const char *cut(void) {
-	if (hfm_threads) {
-		hfm_close();
+	if (hfm_threads && hfm_close()) {
+		return NULL;
 	}
+	alone();
 	hfm_lock();
 	hfm_forget_slots(NULL);
 	hfm_unlock();
 	if (hfm_cutting != NULL) {
 		hfm_cutting(true);
 	}
+	hfm_drain_ends();
 	return NULL;
 }
 

@@ -21,8 +21,25 @@ static struct noted {
 	struct note note;
 } *notes;
 
-/* While a synchronous send is under way, how many the rank has sent by communicator, receiver and tag. */
+/* While a synchronous send is under way, how many the rank has sent by communicator, receiver and tag: threads begin
+ * sends one after the other, so that they are counted in the order in which they arrive. */
 static struct hfm_map sends;
+static pthread_mutex_t sends_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Answers that have come, by the order of the request, until the thread that waits for one looks. */
+static struct hfm_map answers;
+
+static inline void sends_lock(void) {
+	if (hfm_threads) {
+		pthread_mutex_lock(&sends_mutex);
+	}
+}
+
+static inline void sends_unlock(void) {
+	if (hfm_threads) {
+		pthread_mutex_unlock(&sends_mutex);
+	}
+}
 
 static struct hfm_comm *comm_named(const char *name);
 
@@ -37,13 +54,11 @@ static uint64_t sends_of(const struct hfm_request *r) {
 static void note_send(const struct hfm_comm *c, int dest, int tag) {
 	if (c != NULL && dest >= 0) {
 		const uint64_t key = sends_key(c, dest, tag);
-		loop_lock();
 		hfm_put(&sends, key, (void *)((uintptr_t)hfm_get(&sends, key) + 1));
-		loop_unlock();
 	}
 }
 
-/* sent_one ends what has counted a message. */
+/* sent_one ends what has counted a message, under the lock of sends. */
 HFM_INLINE void sent_one(const struct hfm_comm *c, int dest, int tag, uint64_t *sent, int rc) {
 	if (!HFM_LIKELY(rc == MPI_SUCCESS)) {
 		count(sent, (uint64_t)-1);
@@ -52,25 +67,34 @@ HFM_INLINE void sent_one(const struct hfm_comm *c, int dest, int tag, uint64_t *
 	}
 }
 
-/* synchronous_begins notes a synchronous send that is under way. */
+/* synchronous_begins notes a synchronous send that is under way, under the lock of sends. */
 static void synchronous_begins(struct hfm_request *r) {
 	if (r->source == MPI_PROC_NULL) {
 		return;
 	}
-	__atomic_add_fetch(&hfm_synchronous, 1, __ATOMIC_RELAXED);
+	hfm_synchronous++;
 	hfm_set_state();
 	note_send(r->comm, r->source, r->tag);
 	r->number = sends_of(r);
 }
 
+static void clear(struct hfm_map *map) {
+	free(map->keys);
+	free(map->values);
+	memset(map, 0, sizeof *map);
+}
+
 static void synchronous_ends(struct hfm_request *r) {
-	if (r->number > 0 && __atomic_sub_fetch(&hfm_synchronous, 1, __ATOMIC_RELAXED) == 0) {
-		loop_lock();
-		free(sends.keys);
-		free(sends.values);
-		memset(&sends, 0, sizeof sends);
-		loop_unlock();
-		hfm_set_state();
+	if (r->number > 0) {
+		sends_lock();
+		if (--hfm_synchronous == 0) {
+			hfm_lock();
+			clear(&sends);
+			clear(&answers);
+			hfm_unlock();
+			hfm_set_state();
+		}
+		sends_unlock();
 	}
 	r->number = 0;
 	r->taken_later = false;
@@ -90,26 +114,25 @@ static void send_aside(int to, int tag, const void *data, size_t bytes) {
 	hfm_unlock();
 }
 
-/* take_answers ends the waiting of sends whose messages have been received. */
+/* take_answers notes which sends' messages have been received. */
 static void take_answers(void) {
 	MPI_Status st;
 	uint64_t order;
 	int flag;
+	loop_lock(); /* another thread would take what this one has found */
 	while (REAL(Iprobe)(MPI_ANY_SOURCE, ANSWER, aside, &flag, &st) == MPI_SUCCESS && flag) {
 		REAL(Recv)(&order, (int)sizeof order, MPI_PACKED, st.MPI_SOURCE, ANSWER, aside, MPI_STATUS_IGNORE);
-		for (size_t i = 0; i < hfm_requests.room; i++) {
-			struct hfm_request *r = hfm_requests.values[i];
-			if (r != NULL && r->taken_later && r->order == order) {
-				r->taken_later = false;
-			}
-		}
+		hfm_put(&answers, order, &answers);
 	}
+	loop_unlock();
 }
 
-/* must_wait reports whether the message of a synchronous send is in the mailbox of its receiver. */
-static bool must_wait(const struct hfm_request *r) {
+/* must_wait reports whether the message of a synchronous send is in the mailbox of its receiver. Only who waits for the
+ * send learns its end by that: it is in the middle of a call, and its request may be hidden. */
+static bool must_wait(struct hfm_request *r) {
 	if (r != NULL && r->taken_later) {
 		take_answers();
+		r->taken_later = hfm_remove(&answers, r->order, NULL) == NULL;
 	}
 	return r != NULL && r->taken_later;
 }

@@ -1,0 +1,98 @@
+package mpilayer
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
+)
+
+// killedAndRestarted starts a program that kills itself behind a final checkpoint, and again under the other MPI, with
+// the layer and the environment given. It returns what both starts say, and the error of the second.
+func killedAndRestarted(t *testing.T, dir, layer string, from int, program map[string]string, env []string,
+	ranks int, args ...string) (said string, err error) {
+	t.Helper()
+	both, checkpoints := mpirun.Launchers(), t.TempDir()
+	for _, l := range []mpirun.Launcher{both[from], both[1-from]} {
+		line := slices.Concat([]string{"env", preload(layer)}, env, []string{program[l.Name]}, args)
+		var out string
+		out, err = start(t, l, dir, checkpoints, ranks, line...)
+		said += fmt.Sprintf("%s: %v\n%s", l.Name, err, out)
+		if err == nil || !strings.Contains(out, "holdfast: committed") {
+			break
+		}
+	}
+	return said, err
+}
+
+// closingRight is what closing.c says, killed and restarted, when no message is missing.
+func closingRight(out string, err error) bool {
+	return err == nil && strings.Count(out, " has got all\n") == 2 &&
+		strings.Count(out, " begins at number ") == 4 && strings.Count(out, " begins at number 0\n") == 2
+}
+
+// TestSendsWhileCutCloses: what threads send while a checkpoint stops them is in it, or is sent again, however slow
+// they are on their way into MPI; and no thread is in MPI when a restart hands over the messages of its checkpoint.
+func TestSendsWhileCutCloses(t *testing.T) {
+	dir := installed(t)
+	program := compile(t, dir, "testdata/closing.c")
+	for i, l := range mpirun.Launchers() {
+		out, err := killedAndRestarted(t, dir, filepath.Join(dir, "libholdfast-mpi.so"), i, program, nil, 2)
+		if !closingRight(out, err) {
+			t.Errorf("from %s: %v\n%s", l.Name, err, out)
+		}
+	}
+}
+
+// TestPlantedBugs: bugs in the acknowledgement of synchronous sends and in the gate of threads are found. They are in
+// one build of the layer, and a variable says which is there.
+func TestPlantedBugs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the layer once more")
+	}
+	const is = `#include <stdlib.h>
+#include <string.h>
+#define BUG(name) (getenv("BUG") != NULL && strcmp(getenv("BUG"), name) == 0)
+`
+	dir := installed(t)
+	broken := withBugs(t, dir,
+		planted{"layer.h", "#define HFM_LAYER_H\n", "#define HFM_LAYER_H\n" + is},
+		planted{"sync.inc.h", "send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;",
+			"for (int i = BUG(\"twice\") ? 2 : !BUG(\"lost\"); i > 0; i--) " +
+				"send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;"},
+		planted{"sync.inc.h", "all ? NULL : find(n)", "all || BUG(\"early\") ? NULL : find(n)"},
+		planted{"drain.inc.h", "n > LONGEST_MATCHED && (", "n > (BUG(\"drained\") ? -1 : LONGEST_MATCHED) && ("},
+		planted{"sync.inc.h", "r->taken_later = hfm_remove(", "r->taken_later = BUG(\"other\") ? false : hfm_remove("},
+		planted{"layer.c", "while (__atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {",
+			"while (!BUG(\"closed\") && __atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {"},
+		planted{"page.c", "alone();\n\tconst char *why = hfm_load(record, bytes);",
+			"if (BUG(\"load\")) {\n\t\treturn hfm_load(record, bytes);\n\t}\n" +
+				"\talone();\n\tconst char *why = hfm_load(record, bytes);"})
+	layer := filepath.Join(broken, "libholdfast-mpi.so")
+	const ranks, steps = 3, 4
+	synchronous, closing := compile(t, dir, "testdata/synchronous.c"), compile(t, dir, "testdata/closing.c")
+	for _, bug := range []struct{ name, limit, found string }{
+		{"twice", "60", ""}, // an answer names its send: a second one does no harm
+		{"lost", "2", "a synchronous send does not end"},
+		{"early", "60", "a synchronous send has ended before its receive"},
+		{"drained", "60", "a synchronous send has ended before its receive"},
+		{"other", "60", "a synchronous send has ended before its receive"},
+	} {
+		out, err := killedAndRestarted(t, dir, layer, 1, synchronous, []string{"BUG=" + bug.name}, ranks,
+			fmt.Sprint(steps), bug.limit)
+		right := err == nil && len(sums(out)) == ranks
+		if bug.found == "" && !right || !strings.Contains(out, bug.found) {
+			t.Errorf("%s: want %q: %v\n%s", bug.name, bug.found, err, out)
+		}
+	}
+	for name, found := range map[string]string{"closed": "", // the checkpoint may fail, or miss a number
+		"load": "messages are handed over while a thread is in MPI"} {
+		out, err := killedAndRestarted(t, dir, layer, 1, closing, []string{"BUG=" + name}, 2)
+		if closingRight(out, err) || !strings.Contains(out, found) {
+			t.Errorf("%s: want %q in %v\n%s", name, found, err, out)
+		}
+	}
+}
