@@ -16,6 +16,7 @@ stage=$out/stage
 rm -rf "$stage" "$out/html"
 mkdir -p "$stage/man"
 cp scripts/site.yml "$out/mkdocs.yml"
+cp scripts/site.css "$stage"
 
 # The pages link each other, and source files, as they lie in the repository.
 cp -R --parents README.md CHANGELOG.md CONTRIBUTING.md LICENSE docs examples "$stage"
