@@ -22,11 +22,15 @@ var removedFlags = map[string]string{
 	"run --keep-every": "set HOLDFAST_KEEP_EVERY",
 }
 
-// removedFlag names what stands in the place of a flag that err does not know.
+// removedFlag names what stands in the place of a flag that err does not know. A flag of run behind the launcher is the
+// launcher's.
 func removedFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return err
+	}
+	if before := cmd.Flags().Args(); cmd.Name() == "run" && len(before) > 0 {
+		return fmt.Errorf("%w: write -- before %s: holdfast run [flags] -- %s ...", err, before[0], before[0])
 	}
 	name := unknown.GetSpecifiedName()
 	if instead := removedFlags[cmd.Name()+" --"+name]; instead != "" {

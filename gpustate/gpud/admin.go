@@ -91,7 +91,8 @@ var errMoveKey = errors.New("moving programs needs the server's other key, gpud-
 // moveKeyFile holds the key for that, see MoveKeyFile. The caller closes the Admin.
 func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
 	a, err := dialAdmin(ctx, addr, moveKeyFile, wire.ForAdmin)
-	if errors.Is(err, wire.ErrKey) || errors.Is(err, os.ErrNotExist) {
+	var unreachable *net.OpError
+	if errors.Is(err, wire.ErrKey) || errors.Is(err, os.ErrNotExist) && !errors.As(err, &unreachable) {
 		err = fmt.Errorf("%w: moving programs needs the server's other key, which gpud makes beside the clients' "+
 			"key: gpud-move.key beside gpud.key", err)
 	}

@@ -30,6 +30,10 @@ func (s *Server) listen(addr string) error {
 	was := syscall.Umask(0o177) // a socket is its user's alone from the beginning
 	l, err := (&net.ListenConfig{KeepAliveConfig: wire.KeepAlive}).Listen(context.Background(), network, address)
 	syscall.Umask(was)
+	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("gpud: listen at %s: %s is neither a network interface of this node nor a host: %w", addr,
+			unknown.Name, unknown)
+	}
 	if err != nil {
 		return fmt.Errorf("gpud: %w", err)
 	}

@@ -3,9 +3,11 @@ package gpud
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,6 +100,7 @@ func New(opt Options) (*Server, error) {
 // discover lists the devices that are offered.
 func (s *Server) discover() error {
 	var missing []error
+	var spared []string // devices of the node that are not to be offered
 	for from, lib := range drivers.All {
 		infos, err := lib.Devices()
 		if err != nil {
@@ -108,8 +111,13 @@ func (s *Server) discover() error {
 				d := session.Device{Info: i, At: i.Index, From: from}
 				d.Info.Index = len(s.service.Devices)
 				s.service.Devices = append(s.service.Devices, d)
+			} else {
+				spared = append(spared, i.String())
 			}
 		}
+	}
+	if len(s.service.Devices) == 0 && spared != nil {
+		return fmt.Errorf("gpud: none of this node's devices is selected; there are: %s", strings.Join(spared, ", "))
 	}
 	if len(s.service.Devices) == 0 {
 		return errors.Join(append([]error{errors.New("gpud: this node has no device to offer")}, missing...)...)

@@ -11,6 +11,23 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// plain says of a flag's value that cannot be read which values it takes, without words of Go.
+func plain(err error) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	want := map[string]string{
+		"int": "a whole number", "int64": "a whole number", "uint64": "a whole number", "float64": "a number",
+		"duration": "a time with its unit, such as 30s, 5m or 2h", "bool": "true or false",
+		"intSlice": "whole numbers with commas between them", "float64Slice": "numbers with commas between them",
+	}[bad.GetFlag().Value.Type()]
+	if want == "" {
+		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, errors.Unwrap(bad))
+	}
+	return fmt.Errorf("--%s %s: want %s", bad.GetFlag().Name, bad.GetValue(), want)
+}
+
 // checkRequired names the flags that a command cannot do without, and its usage.
 func checkRequired(cmd *cobra.Command) error {
 	var missing []string
@@ -26,12 +43,12 @@ func checkRequired(cmd *cobra.Command) error {
 }
 
 // checkNumbers refuses counts and times below 0, which mean nothing to any command, and
-// 0 where a command needs some: waits and pauses, and what a suite measures.
+// 0 where a command needs some: waits and pauses, epochs to keep, and the sizes of a suite.
 func checkNumbers(cmd *cobra.Command) error {
 	var errs []error
 	suite := cmd.HasParent() && cmd.Parent().Name() == "bench"
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		some := suite && f.Name != "windows" || f.Name == "jobs"
+		some := suite && f.Name != "windows" || f.Name == "jobs" || f.Name == "keep"
 		switch f.Value.Type() {
 		case "int", "int64", "float64":
 		case "duration":

@@ -83,6 +83,14 @@ func setHelp(root *cobra.Command) {
 		switch c.Name() {
 		case "help":
 			c.Short = "show the help of a command"
+			show := c.Run
+			c.Run, c.RunE = nil, func(c *cobra.Command, args []string) error {
+				if of, rest, err := root.Find(args); err == nil && of.HasSubCommands() && len(rest) > 0 {
+					return of.Args(of, rest) // there is no such command
+				}
+				show(c, args)
+				return nil
+			}
 		case "completion":
 			c.Short = "write the completion script of a shell"
 		}

@@ -60,7 +60,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	}
 	told := root.FlagErrorFunc()
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see %s --help", told(cmd, err), cmd.CommandPath())
+		return fmt.Errorf("%w; see %s --help", plain(told(cmd, err)), cmd.CommandPath())
 	})
 	root.SetArgs(longHelp(args))
 	root.SetOut(stdout)
@@ -85,7 +85,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed && f.Value.String() == "true" {
 		_ = JSONLines(stdout, []Failure{{err.Error()}})
 	}
-	fmt.Fprintln(stderr, "holdfast:", err)
+	text := err.Error()
+	if !strings.HasPrefix(text, "holdfast ") { // which names the command already
+		text = "holdfast: " + text
+	}
+	fmt.Fprintln(stderr, text)
 	return NoLook
 }
 
@@ -132,7 +136,7 @@ func checkArgs(c *cobra.Command) {
 			c.SuggestionsMinimumDistance = 2
 			hint := ""
 			if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = ", do you mean " + strings.Join(near, " or ") + "?"
+				hint = " (do you mean " + strings.Join(near, " or ") + "?)"
 			}
 			return fmt.Errorf("%s has no command %q%s; see %s --help", c.CommandPath(), args[0], hint, c.CommandPath())
 		}
@@ -147,7 +151,8 @@ func checkArgs(c *cobra.Command) {
 			if len(args) == 0 {
 				return fmt.Errorf("%s needs an argument; usage: %s", c.CommandPath(), c.UseLine())
 			}
-			return fmt.Errorf("%s does not take %d argument(s); usage: %s", c.CommandPath(), len(args), c.UseLine())
+			return fmt.Errorf("%s does not take %d %s; usage: %s", c.CommandPath(), len(args),
+				map[bool]string{true: "argument", false: "arguments"}[len(args) == 1], c.UseLine())
 		}
 	}
 }

@@ -90,7 +90,7 @@ func balance(ctx context.Context, b *gpud.Balancer, every time.Duration, say fun
 		}
 		if every == 0 {
 			if err != nil && orders == nil {
-				return errors.New("no balance could be found, see above")
+				return errors.New("no server answered, or none can be balanced: see above")
 			}
 			break
 		}

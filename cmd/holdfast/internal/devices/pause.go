@@ -87,11 +87,26 @@ func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
 	if dir := runOf([]string{pid}); dir != "" {
 		return o.run(cmd, dir, pause.Ask{Do: "migrate", Wait: o.wait.Seconds(), To: to})
 	}
+	if _, err := processes([]string{pid}); err != nil {
+		return err
+	}
+	if _, err := os.Stat("/proc/" + pid); err != nil {
+		return fmt.Errorf("there is no process %s", pid)
+	}
 	moves, err := pause.ParseMoves(cmd.Context(), to)
 	if err != nil {
 		return err
 	}
 	return o.with(cmd, []string{pid}, func(g *pause.Group) error { return g.Move(cmd.Context(), o.wait, moves) })
+}
+
+// processes are the numbers of args, which runOf has found to be no directory.
+func processes(args []string) ([]int, error) {
+	pids, err := verb.Processes(args)
+	if err != nil && len(args) == 1 {
+		return nil, fmt.Errorf("%q is neither a process ID nor a directory", args[0])
+	}
+	return pids, err
 }
 
 // runOf is the directory of a holdfast run, "" for anything else: processes are numbers.
@@ -123,7 +138,7 @@ func (o *pauseFlags) run(cmd *cobra.Command, dir string, a pause.Ask) error {
 
 // anyOf has OpenCL programs do what is asked, or CUDA programs something.
 func (o *pauseFlags) anyOf(cmd *cobra.Command, args []string, ask opencl.Ask, do func(*pause.Group) error) error {
-	pids, err := verb.Processes(args)
+	pids, err := processes(args)
 	if err != nil {
 		return err
 	}
@@ -181,7 +196,7 @@ func (o *pauseFlags) opencl(cmd *cobra.Command, pids []int, ask opencl.Ask) erro
 
 // with does something to the processes below the given ones, and says how it went.
 func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Group) error) error {
-	pids, err := verb.Processes(args)
+	pids, err := processes(args)
 	if err != nil {
 		return err
 	}

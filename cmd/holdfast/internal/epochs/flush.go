@@ -1,6 +1,7 @@
 package epochs
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -25,6 +26,9 @@ func newFlush() *cobra.Command {
 		Long:  help("flush"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if cmd.Flags().Changed("salvage") && salvage == "" {
+				return errors.New("--salvage needs a name, the same on all nodes and new for each job")
+			}
 			_, _ = openView(cmd.Context(), cmd, dirs) // it warns; Flush says what is wrong
 			var seen ioCounts
 			stop := cli.ShowBar(cmd, "copying", 0, seen.written.Load)

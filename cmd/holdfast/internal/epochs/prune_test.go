@@ -15,7 +15,8 @@ func TestPruneVerb(t *testing.T) {
 		t.Errorf("nothing to remove: got exit code %d, %q, %q", code, out, errs)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"prune --keep 0", "Keep"}, {"prune --keep -1", "keep"}, {"prune --keep-every -2", "every"},
+		{"prune --keep 0", "--keep 0: want more than 0"},
+		{"prune --keep -1", "keep"}, {"prune --keep-every -2", "every"},
 	} {
 		if code, _, errs := run(t, append(strings.Fields(c.args), local)...); code != cli.NoLook ||
 			!strings.Contains(errs, c.want) {

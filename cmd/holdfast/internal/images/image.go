@@ -66,8 +66,6 @@ func newImage() *cobra.Command {
 				return errors.New("--kill, --keep and --wait do not go with --restore")
 			case !o.restore && (o.device != "" || o.epoch != 0 || o.truncate):
 				return errors.New("--device, --epoch and --truncate go with --restore")
-			case o.take.Keep < 1:
-				return errors.New("--keep is less than 1")
 			}
 			if _, err := gpustate.ParseSelect(o.device); err != nil {
 				return err

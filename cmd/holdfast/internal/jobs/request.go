@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -60,7 +61,10 @@ func dialOrAwait(ctx context.Context, cmd *cobra.Command, dir string, now bool) 
 	if now {
 		return dial()
 	}
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: there is no such directory; give the job's HOLDFAST_GLOBAL or, if it has none, "+
+			"its HOLDFAST_LOCAL on the node of rank 0", dir)
+	} else if err != nil {
 		return nil, err
 	}
 	return awaitJob(ctx, cmd.ErrOrStderr(), dir, dial, func(ctx context.Context) {

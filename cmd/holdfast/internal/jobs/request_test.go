@@ -36,7 +36,8 @@ func TestRequestWaits(t *testing.T) {
 			t.Errorf("%v: exit code %d, %q", args, code, errs)
 		}
 	}
-	if code, _, errs := run(t, "request", dir+"/none"); code != cli.NoLook || !strings.Contains(errs, "no such file") {
+	if code, _, errs := run(t, "request", dir+"/none"); code != cli.NoLook ||
+		!strings.Contains(errs, "there is no such directory; give") {
 		t.Errorf("a directory that is not there: exit code %d, %q", code, errs)
 	}
 

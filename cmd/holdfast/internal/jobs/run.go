@@ -3,8 +3,10 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
@@ -47,7 +49,7 @@ func newRun() *cobra.Command {
 			}
 			code, err := start(cmd.Context(), opt)
 			if err != nil {
-				return err
+				return plain(args[0], err)
 			}
 			if code != cli.Good {
 				return cli.Code(code)
@@ -102,13 +104,27 @@ func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {
 		"(default: setting control.interface, else the first interface that is up; fast networks come last)")
 }
 
+// plain says of a program that could not be started why, without the words of the system call.
+func plain(program string, err error) error {
+	switch {
+	case !strings.HasPrefix(err.Error(), "start "+program+":"):
+	case errors.Is(err, exec.ErrNotFound):
+		return fmt.Errorf("start %s: there is no such program in PATH", program)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("start %s: there is no such file", program)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("start %s: it is not an executable file", program)
+	}
+	return err
+}
+
 // become starts a command in the place of this process. It returns only an error.
 func become(args []string) error {
 	path, err := exec.LookPath(args[0])
 	if err == nil {
 		err = syscall.Exec(path, args, os.Environ())
 	}
-	return fmt.Errorf("start %s: %w", args[0], err)
+	return plain(args[0], fmt.Errorf("start %s: %w", args[0], err))
 }
 
 // newGuard is the process that holdfast run starts on another node than its own.
