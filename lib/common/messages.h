@@ -162,8 +162,8 @@ struct hf_message_layer {
 	const char *(*share)(void *page, size_t bytes);
 	/* Receives what has come. */
 	void (*turn)(void);
-	/* All ranks have stopped: communicators that were freed are forgotten. A rank with several threads is told twice:
-	 * from the first time on they begin no call of MPI, but to come as far as targets, and at the second they have
+	/* All ranks have stopped: communicators that were freed are forgotten. A rank with several threads gets two calls:
+	 * from the first one on they begin no call of MPI, but to come as far as targets, and at the second they have
 	 * stopped. */
 	const char *(*cut)(void);
 	/* Nothing is in flight any more, on any rank: files are synchronized, and windows under MPI_Win_lock_all
