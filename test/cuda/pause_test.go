@@ -319,6 +319,17 @@ func TestPauseFails(t *testing.T) {
 	}
 }
 
+// TestMarks: events that a program records after its device has come to rest are the driver's, and no reason to refuse.
+func TestMarks(t *testing.T) {
+	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "marks")
+	s := converse(t, r)
+	s.says(t, "quiet 5000", "quiet", "save", "saved")
+	time.Sleep(20 * time.Millisecond) // it records some
+	s.says(t, "stop", "stopped", "resume", "running")
+	_ = s.Close()
+	r.ends(t, alone().run(t, linked, "marks"))
+}
+
 // TestKilled: a program that is killed while it is paused, or in the middle of it, leaves nothing behind.
 func TestKilled(t *testing.T) {
 	for _, steps := range [][]string{{"quiet 5000", "quiet"}, {"quiet 5000", "quiet", "save", "saved"},

@@ -867,6 +867,7 @@ CUresult cuCheckpointProcessCheckpoint(int pid, void *args) {
 		: !locked ? "the process is not locked" : stopped ? "there is one" : fails("checkpoint") ? "it is to fail" : NULL;
 
 	pthread_mutex_lock(&lock);
+	(void)advance_all(); /* as the real one does with what was submitted before */
 	for (s = streams; s != NULL; s = s->next) {
 		why = s->todo.first != NULL ? "a stream has work" : why;
 	}

@@ -4,7 +4,8 @@
  * NVIDIA's runtime does.
  *
  * usage: program [ROUNDS [leave|plain]]; program spin [SECONDS];
- *        program count; program fork; program table; program init
+ *        program count; program marks; program fork; program table;
+ *        program init
  * leave: it does not free what it has at the end
  * plain: it uses no managed memory */
 #include <dlfcn.h>
@@ -280,6 +281,24 @@ static void counts(int launches) {
 	printf("counted %g\n", sum_of);
 }
 
+/* Events are recorded and waited for all the time; nothing that passes the gate. */
+static void marks(void) {
+	CUevent event;
+	CUstream s, t;
+	int i;
+
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamCreate(&t, 1));
+	CHECK(cuEventCreate(&event, 0));
+	for (i = 0; i < 1000; i++) {
+		CHECK(cuEventRecord(event, s));
+		CHECK(cuStreamWaitEvent(t, event, 0));
+		usleep(500);
+	}
+	CHECK(cuStreamSynchronize(t));
+	printf("marked\n");
+}
+
 static void threads(void) {
 	unsigned long long results[THREADS], all = 0;
 	pthread_t t[THREADS];
@@ -403,6 +422,10 @@ int main(int argc, char **argv) {
 	}
 	if (argc > 1 && strcmp(argv[1], "count") == 0) {
 		counts(argc > 2 ? atoi(argv[2]) : 3000);
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "marks") == 0) {
+		marks();
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "fork") == 0) {
