@@ -99,6 +99,8 @@ $(LIB)/cuda-%.o: lib/cuda/src/%.c $(HFCUDA_HEADERS)
 $(LIB)/cuda-%.o: lib/cuda/src/%.S
 	$(CC) $(CFLAGS) -c $< -o $@
 
+$(LIB)/cuda-hash.o: gpustate/internal/chunkhash/chunkhash.ptx
+
 $(LIB)/cuda-submits.o: $(LIB)/cuda-submits.c $(HFCUDA_HEADERS)
 	$(CC) $(HF_CFLAGS) $(CFLAGS) -I$(LIB) -Ilib/cuda/src -c $< -o $@
 

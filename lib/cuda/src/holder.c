@@ -6,19 +6,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "holder.h"
 #include "library.h"
 
-enum { STREAMS = 4, SAMPLE = 4096 };
+enum { STREAMS = 4 };
+
+/* Of the hash (gpustate/internal/chunkhash): bytes of a chunk, threads for one, bytes of its result, words of the key;
+ * and how many are hashed at a time. */
+enum { CHUNK = 256 << 10, LANES = 256, RESULT = 32, KEY = 2318, CHUNKS = 8192, RESULTS = CHUNKS * RESULT };
+
+extern const char hf_hash_kernel[]; /* hash.S */
 
 static struct place {
 	CUuuid uuid;
 	CUdevice device;
 	CUcontext context;
 	CUstream streams[STREAMS];
+	CUfunction hash;
+	CUdeviceptr key, results;
 } places[HF_HOLD_DEVICES];
 static size_t place_count;
 
@@ -61,6 +70,26 @@ static CUresult enter(const struct place *p) {
 	return e;
 }
 
+/* Makes a device ready to hash. All have one random key. */
+static CUresult load(struct place *p) {
+	static uint32_t key[KEY];
+	static bool drawn;
+	CUmodule module;
+	CUresult e;
+
+	if (!drawn && getrandom(key, sizeof key, 0) != sizeof key) {
+		return tried("getrandom", CUDA_ERROR_NOT_SUPPORTED);
+	}
+	drawn = true;
+	if ((e = TRY(cuModuleLoadData, &module, hf_hash_kernel)) != CUDA_SUCCESS ||
+		(e = TRY(cuModuleGetFunction, &p->hash, module, "holdfast_chunk_hash")) != CUDA_SUCCESS ||
+		(e = TRY(cuMemAlloc_v2, &p->key, sizeof key)) != CUDA_SUCCESS ||
+		(e = TRY(cuMemAlloc_v2, &p->results, 2 * RESULTS)) != CUDA_SUCCESS) {
+		return e;
+	}
+	return TRY(cuMemcpyHtoD_v2, p->key, key, sizeof key);
+}
+
 /* A device by its UUID, with a context of this process; NULL: e is the reason. */
 static struct place *place_of(const CUuuid *uuid, CUresult *e) {
 	struct place *p;
@@ -97,7 +126,7 @@ static struct place *place_of(const CUuuid *uuid, CUresult *e) {
 			return NULL;
 		}
 	}
-	return p;
+	return (*e = load(p)) == CUDA_SUCCESS ? p : NULL;
 }
 
 static bool reaches(const struct place *a, const struct place *b) {
@@ -162,21 +191,46 @@ static CUresult keep(const struct hf_hold_wish *w, int descriptor) {
 	return e;
 }
 
-/* Compares a piece of a copy with what it was made from, so that no mapping is taken for another one. */
+/* Has a device hash so many chunks from an address on. Each side of a comparison has results of its own. */
+static CUresult hash(const struct place *p, CUdeviceptr at, uint64_t bytes, bool copy) {
+	uint64_t none = 0;
+	CUdeviceptr results = p->results + (copy ? RESULTS : 0);
+	void *params[] = { &at, &none, &bytes, (void *)(uintptr_t)&p->key, &results, &none };
+	CUresult e = enter(p);
+
+	return e != CUDA_SUCCESS ? e
+							 : TRY(cuLaunchKernel, p->hash, (unsigned)((bytes + CHUNK - 1) / CHUNK), 1, 1, LANES, 1, 1,
+								   0, p->streams[0], params, NULL);
+}
+
+static CUresult read_hashes(const struct place *p, unsigned char *to, size_t bytes, bool copy) {
+	CUresult e = enter(p);
+
+	if (e == CUDA_SUCCESS && (e = TRY(cuStreamSynchronize, p->streams[0])) == CUDA_SUCCESS) {
+		e = TRY(cuMemcpyDtoH_v2, to, p->results + (copy ? RESULTS : 0), bytes);
+	}
+	return e;
+}
+
+/* Compares a copy with what it was made from, by hashes that both devices make at the same time. */
 static CUresult compare(const struct held *h) {
-	static unsigned char was[SAMPLE], is[SAMPLE];
-	size_t at = (size_t)(h - all) * 2654435761u % (h->bytes / SAMPLE) * SAMPLE;
+	static unsigned char was[RESULTS], is[RESULTS];
+	size_t at, n, results;
 	CUresult e;
 
-	if ((e = enter(h->is.place)) != CUDA_SUCCESS ||
-		(e = TRY(cuMemcpyDtoH_v2, was, h->is.at + at, SAMPLE)) != CUDA_SUCCESS ||
-		(e = enter(h->next.place)) != CUDA_SUCCESS ||
-		(e = TRY(cuMemcpyDtoH_v2, is, h->next.at + at, SAMPLE)) != CUDA_SUCCESS) {
-		return e;
-	}
-	if (memcmp(was, is, SAMPLE) != 0) {
-		doing = "a copy is not what it was made from";
-		return CUDA_ERROR_INVALID_VALUE;
+	for (at = 0; at < h->bytes; at += n) {
+		n = h->bytes - at < (size_t)CHUNKS * CHUNK ? h->bytes - at : (size_t)CHUNKS * CHUNK;
+		results = (n + CHUNK - 1) / CHUNK * RESULT;
+		if ((e = hash(h->is.place, h->is.at + at, n, false)) != CUDA_SUCCESS ||
+			(e = hash(h->next.place, h->next.at + at, n, true)) != CUDA_SUCCESS ||
+			(e = read_hashes(h->is.place, was, results, false)) != CUDA_SUCCESS ||
+			(e = read_hashes(h->next.place, is, results, true)) != CUDA_SUCCESS) {
+			return e;
+		}
+		if (memcmp(was, is, results) != 0) {
+			doing = "a copy is not what it was made from";
+			return CUDA_ERROR_INVALID_VALUE;
+		}
 	}
 	return CUDA_SUCCESS;
 }
@@ -263,7 +317,7 @@ static int hold_memory(int argc, char **argv, char **variables) {
 	(void)variables;
 	(void)hf_bind(0);
 	if (REAL(cuInit) == NULL || REAL(cuDeviceCanAccessPeer) == NULL || REAL(cuMemcpyDtoDAsync_v2) == NULL ||
-		REAL(cuInit)(0) != CUDA_SUCCESS) {
+		REAL(cuModuleLoadData) == NULL || REAL(cuLaunchKernel) == NULL || REAL(cuInit)(0) != CUDA_SUCCESS) {
 		return 1;
 	}
 	while (hf_receive(HF_HOLD_CONN, &wish, sizeof wish, &descriptor)) {
