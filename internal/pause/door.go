@@ -20,7 +20,7 @@ import (
 )
 
 // Version is that of the protocol.
-const Version = "holdfast-cuda 4"
+const Version = "holdfast-cuda 5"
 
 // doorPrefix is the start of the name of the socket at which the library listens in a process; its number follows.
 const doorPrefix = "@holdfast-cuda-"

@@ -43,25 +43,19 @@ type Machine struct {
 }
 
 // Serve is the hands of a node: it lets the holdfast run that a value like config.SupervisorVar names speak to the
-// programs that it has started there, and reports signals that suspend the job, until ctx ends or that does.
-func Serve(ctx context.Context, supervisor, node string, signals <-chan os.Signal) error {
+// programs that it has started there, and in a job of Slurm reports Suspensions, until ctx ends or that does.
+func Serve(ctx context.Context, supervisor, node string, slurm bool) error {
 	c, err := job.CallHands(ctx, supervisor, node)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var tells sync.WaitGroup
-	tells.Go(func() {
-		for {
-			select {
-			case s := <-signals:
-				suspend := Suspends(s)
-				_ = c.Say(Heard{Suspend: &suspend}) // a holdfast run that has ended need not know
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	if slurm {
+		tells.Go(func() {
+			Suspensions(ctx, func(is bool) { _ = c.Say(Heard{Suspend: &is}) }) // one that has ended need not know
+		})
+	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer func() { stop(); cancel(); _ = c.Close(); tells.Wait() }()
 	for {
@@ -84,18 +78,21 @@ func NodeName() string {
 	return cmp.Or(os.Getenv("SLURMD_NODENAME"), host)
 }
 
-// Suspending are the signals that suspend a job of Slurm, and that have it go on: the first does not stop this process
-// then. None come if this is no such job.
-func Suspending(slurm bool) (signals <-chan os.Signal, stop func()) {
+// Suspensions calls tell when Slurm suspends the job of this process, which does not stop this process yet, and when it
+// has it go on, until ctx ends.
+func Suspensions(ctx context.Context, tell func(is bool)) {
 	c := make(chan os.Signal, 8)
-	if slurm {
-		signal.Notify(c, syscall.SIGTSTP, syscall.SIGCONT)
+	signal.Notify(c, syscall.SIGTSTP, syscall.SIGCONT)
+	defer signal.Stop(c)
+	for {
+		select {
+		case s := <-c:
+			tell(s == syscall.SIGTSTP)
+		case <-ctx.Done():
+			return
+		}
 	}
-	return c, func() { signal.Stop(c) }
 }
-
-// Suspends reports whether it is the first of these.
-func Suspends(s os.Signal) bool { return s == syscall.SIGTSTP }
 
 // doors connects holdfast run to its programs on this node.
 func doors(ctx context.Context, supervisor, node string, v Visit) Heard {

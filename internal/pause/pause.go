@@ -171,7 +171,13 @@ func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
 	if err := g.pause(ctx, wait, states, false); err != nil {
 		return err
 	}
-	if err := g.all(g.every(), "keep", ""); err != nil {
+	_, err = g.look("paused")
+	for _, d := range g.doors { // the last moment: those that do not hear it go on by themselves
+		if err = errors.Join(err, ctx.Err()); err == nil {
+			err = d.SayLine("keep")
+		}
+	}
+	if err != nil {
 		return errors.Join(err, g.back())
 	}
 	return nil
@@ -288,6 +294,9 @@ func (g *Group) enough(states, prepared []state) error {
 	return nil
 }
 
+// ErrNotPaused: no process was paused that is to be resumed.
+var ErrNotPaused = errors.New("is not paused")
+
 // Resume has all paused processes take GPUs again: their own, or those that to names for them; nil: their own. One that
 // runs does so, as when a command was killed at the end of a pause.
 func (g *Group) Resume(to *Moves) error {
@@ -318,7 +327,7 @@ func (g *Group) Resume(to *Moves) error {
 	}
 	work.Wait()
 	if none {
-		return fmt.Errorf("%s is not paused", g.doors[0])
+		return fmt.Errorf("%s %w", g.doors[0], ErrNotPaused)
 	}
 	for i := range errs {
 		if errs[i] == nil {

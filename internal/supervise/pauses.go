@@ -24,12 +24,12 @@ import (
 // pauses have the ranks of all nodes give up their GPUs together, and take them again, when a command asks for that or
 // Slurm suspends the job. Each node has hands: the node daemon of --cuda there or, if all ranks are here, this process.
 type pauses struct {
-	run     *run
-	dir     string     // that commands name; empty: they find none
-	local   bool       // this process has the hands
-	busy    sync.Mutex // held by who speaks to the ranks
-	suspend chan bool
-	tasks   sync.WaitGroup
+	run    *run
+	dir    string        // that commands name; empty: they find none
+	local  bool          // this process has the hands
+	busy   chan struct{} // has room for the one who speaks to the ranks
+	wishes chan wish
+	tasks  sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
 	hands  map[*job.Caller]bool
@@ -37,10 +37,24 @@ type pauses struct {
 	number int      // of the newest visit
 	visit  *visit   // under way
 	doors  []pause.Far
+	paused bool               // ranks may be
+	cancel context.CancelFunc // ends what a command asks for, while ranks may still go back
 }
+
+// wish is what somebody else than a command wants.
+type wish int
+
+const (
+	suspended wish = iota // Slurm suspends the job
+	continued             // and has it go on
+	stopping              // the program is to end, and may have something to do before
+)
 
 // visit is a question to all hands.
 type visit struct {
+	number  int
+	hands   []*job.Caller
+	missing []string // nodes without
 	answers chan handsAnswer
 	doors   chan *job.Caller
 }
@@ -56,32 +70,24 @@ func (r *run) startPauses(ctx context.Context, local bool) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &pauses{run: r, local: local, hands: map[*job.Caller]bool{}, suspend: make(chan bool, 8)}
+	p := &pauses{run: r, local: local, hands: map[*job.Caller]bool{}, busy: make(chan struct{}, 1),
+		wishes: make(chan wish, 8)}
 	r.pauses = p
 	remove := p.publish(ctx)
 	p.tasks.Go(func() { p.accept(ctx) })
 	p.tasks.Go(func() { p.follow(ctx) })
 	if local {
 		p.tasks.Go(func() {
-			if err := pause.Serve(ctx, r.supervisorValue(), pause.NodeName(), nil); err != nil && ctx.Err() == nil {
+			if err := pause.Serve(ctx, r.supervisorValue(), pause.NodeName(), false); err != nil && ctx.Err() == nil {
 				r.log.say("warning: the ranks cannot be paused: %v", err)
 			}
 		})
 	}
 	// at a terminal TSTP is the user's, and stops this command
-	signals, end := pause.Suspending(r.cfg.Job != nil && !term.IsTerminal(int(os.Stdin.Fd())))
-	p.tasks.Go(func() {
-		for {
-			select {
-			case s := <-signals:
-				p.suspended(pause.Suspends(s))
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	if r.cfg.Job != nil && !term.IsTerminal(int(os.Stdin.Fd())) {
+		p.tasks.Go(func() { pause.Suspensions(ctx, p.suspends) })
+	}
 	return func() {
-		end()
 		remove()
 		cancel()
 		p.tasks.Wait()
@@ -140,6 +146,7 @@ func (p *pauses) begins(nodes []string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.paused = false
 	p.nodes = slices.DeleteFunc(slices.Clone(nodes), func(n string) bool {
 		return p.local && (p.run.here(n) || n == "localhost")
 	})
@@ -156,7 +163,7 @@ func (p *pauses) accept(ctx context.Context) {
 		switch c.Kind {
 		case job.CallerDoor:
 			p.mu.Lock()
-			if v := p.visit; v != nil && c.Visit == p.number {
+			if v := p.visit; v != nil && c.Visit == v.number {
 				v.doors <- c // it has room for all
 			} else {
 				_ = c.Close() // it is late
@@ -181,12 +188,12 @@ func (p *pauses) listen(c *job.Caller) {
 			break
 		}
 		if h.Suspend != nil {
-			p.suspended(*h.Suspend)
+			p.suspends(*h.Suspend)
 			continue
 		}
 		p.mu.Lock()
-		if p.visit != nil && h.Visit == p.number {
-			p.visit.answers <- handsAnswer{c, h} // as above
+		if v := p.visit; v != nil && h.Visit == v.number {
+			v.answers <- handsAnswer{c, h} // as above
 		}
 		p.mu.Unlock()
 	}
@@ -207,24 +214,27 @@ const visitTime = 10 * time.Second
 // mostRanks of a node can be paused.
 const mostRanks = 1024
 
-// reach connects to the ranks of all nodes.
-func (p *pauses) reach(ctx context.Context, gpus bool) (*pause.Group, error) {
+// reach connects to the ranks of all nodes. Ranks that are to go on do so where others cannot be reached.
+func (p *pauses) reach(ctx context.Context, a pause.Ask) (g *pause.Group, missing []string, err error) {
 	p.mu.Lock()
-	var hands []*job.Caller
-	missing := slices.Clone(p.nodes)
-	for c := range p.hands {
-		hands = append(hands, c)
-		missing = slices.DeleteFunc(missing, func(n string) bool { return n == c.Node })
-	}
 	p.number++
-	v := &visit{make(chan handsAnswer, len(hands)), make(chan *job.Caller, mostRanks*max(len(hands), 1))}
+	v := &visit{number: p.number, missing: slices.Clone(p.nodes)}
+	for c := range p.hands {
+		v.hands = append(v.hands, c)
+		v.missing = slices.DeleteFunc(v.missing, func(n string) bool { return n == c.Node })
+	}
+	v.answers = make(chan handsAnswer, len(v.hands))
+	v.doors = make(chan *job.Caller, mostRanks*max(len(v.hands), 1))
 	p.visit = v
 	p.mu.Unlock()
 	var far []pause.Far
-	err := p.ask(ctx, hands, missing, v, gpus, &far)
+	if len(v.missing) > 0 && a.Do != "resume" {
+		err = fmt.Errorf("%w; nothing was done", unreached(v.missing))
+	} else {
+		err = v.ask(ctx, a.To != "", &far)
+	}
 	p.mu.Lock()
-	p.visit = nil
-	p.doors = far
+	p.visit, p.doors = nil, far
 	p.mu.Unlock()
 	for len(v.doors) > 0 { // of those that came while something else went wrong
 		far = append(far, pause.Far{Caller: <-v.doors})
@@ -232,7 +242,6 @@ func (p *pauses) reach(ctx context.Context, gpus bool) (*pause.Group, error) {
 	if err == nil && len(far) == 0 {
 		err = errors.New("no rank of this run can be paused: it can once it has used a GPU")
 	}
-	var g *pause.Group
 	if err == nil {
 		g, err = pause.Join(far)
 	}
@@ -241,24 +250,25 @@ func (p *pauses) reach(ctx context.Context, gpus bool) (*pause.Group, error) {
 			_ = d.Close() // it goes on
 		}
 	}
-	return g, err
+	return g, v.missing, err
 }
 
-func (p *pauses) ask(ctx context.Context, hands []*job.Caller, missing []string, v *visit, gpus bool,
-	far *[]pause.Far) error {
-	if len(missing) > 0 {
-		return fmt.Errorf("ranks on %s cannot be reached: no holdfast node of this run answers there; nothing was done",
-			strings.Join(missing, ", "))
-	}
+func unreached(nodes []string) error {
+	return fmt.Errorf("ranks on %s cannot be reached: no holdfast node of this run answers there",
+		strings.Join(nodes, ", "))
+}
+
+// ask has the hands connect to their ranks.
+func (v *visit) ask(ctx context.Context, gpus bool, far *[]pause.Far) error {
 	machines, wanted := map[string]*pause.Machine{}, 0
-	for _, c := range hands {
-		if err := c.Say(pause.Visit{Visit: p.number, GPUs: gpus}); err != nil {
+	for _, c := range v.hands {
+		if err := c.Say(pause.Visit{Visit: v.number, GPUs: gpus}); err != nil {
 			return fmt.Errorf("the holdfast node on %s cannot be asked: %w", c.Node, err)
 		}
 	}
 	late := time.NewTimer(visitTime)
 	defer late.Stop()
-	for len(machines) < len(hands) || len(*far) < wanted {
+	for len(machines) < len(v.hands) || len(*far) < wanted {
 		select {
 		case a := <-v.answers:
 			if a.Error != "" {
@@ -271,7 +281,7 @@ func (p *pauses) ask(ctx context.Context, hands []*job.Caller, missing []string,
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-late.C:
-			for _, c := range hands {
+			for _, c := range v.hands {
 				if machines[c.Node] == nil {
 					return fmt.Errorf("the holdfast node on %s has not answered for %v; nothing was done", c.Node,
 						visitTime)
@@ -293,29 +303,44 @@ func (p *pauses) ask(ctx context.Context, hands []*job.Caller, missing []string,
 const busyTime = 20 * time.Second
 
 // do does what is asked with all ranks.
-func (p *pauses) do(ctx context.Context, a pause.Ask) (answer pause.Answer) {
-	for end := time.Now().Add(busyTime); !p.busy.TryLock(); {
-		if time.Now().After(end) || sleep.For(ctx, 20*time.Millisecond) != nil {
-			answer.Error = "another command is at work on this run; nothing was done"
-			return answer
-		}
+func (p *pauses) do(ctx context.Context, a pause.Ask, answer *pause.Answer) error {
+	late := time.NewTimer(busyTime)
+	defer late.Stop()
+	select {
+	case p.busy <- struct{}{}:
+		defer func() { <-p.busy }()
+	case <-late.C:
+		return errors.New("another command is at work on this run; nothing was done")
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	defer p.busy.Unlock()
-	g, err := p.reach(ctx, a.To != "")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.mu.Lock()
+	if a.Do == "pause" || a.Do == "migrate" {
+		p.paused, p.cancel = true, cancel
+	}
+	p.mu.Unlock()
+	g, missing, err := p.reach(ctx, a)
 	if err == nil {
-		defer g.Close()
-		err = g.Do(ctx, a, &answer)
+		err = g.Do(ctx, a, answer)
+		g.Close()
 	}
+	if len(missing) > 0 && a.Do == "resume" {
+		text := ""
+		if err != nil {
+			text = "; " + err.Error()
+		}
+		err = fmt.Errorf("%w: there, holdfast resume PID%s", unreached(missing), text)
+	}
+	p.mu.Lock()
+	p.doors, p.cancel = nil, nil
+	p.paused = p.paused && (err != nil || a.Do == "pause" || a.Do == "state")
+	p.mu.Unlock()
 	if err == nil && a.Do != "state" && p.run.events != nil {
 		p.run.post(ctx, decide.Paused{Is: a.Do == "pause"})
 	}
-	p.mu.Lock()
-	p.doors = nil
-	p.mu.Unlock()
-	if err != nil {
-		answer.Error = err.Error()
-	}
-	return answer
+	return err
 }
 
 // answer does what a command asks for; it gives that up when the command ends.
@@ -331,18 +356,45 @@ func (p *pauses) answer(ctx context.Context, c *job.Caller) {
 		_ = c.Await(new(pause.Ask)) // it says nothing more
 		cancel()
 	})
-	answer := p.do(ctx, a)
+	var answer pause.Answer
+	if err := p.do(ctx, a, &answer); err != nil {
+		answer.Error = err.Error()
+	}
 	if a.Do != "state" {
 		p.run.log.say("holdfast %s: %s", a.Do, cmp.Or(answer.Error, answer.String()))
 	}
 	_ = c.Say(answer) // it may have ended
 }
 
-// suspended takes a signal of Slurm's.
-func (p *pauses) suspended(is bool) {
+// suspends takes a signal of Slurm's.
+func (p *pauses) suspends(is bool) {
+	w := continued
+	if is {
+		w = suspended
+	}
+	p.want(w)
+}
+
+func (p *pauses) want(w wish) {
 	select {
-	case p.suspend <- is:
+	case p.wishes <- w:
 	default: // there are many, and each says the same
+	}
+}
+
+// stopping has ranks that are paused go on, for the program is to end: it could write no checkpoint, nor act on a
+// signal that waits for its GPU. Those that are being paused go back.
+func (p *pauses) stopping() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cancel != nil {
+		p.cancel()
+	}
+	if p.paused {
+		p.want(stopping)
 	}
 }
 
@@ -353,31 +405,32 @@ const suspendTime = 1500 * time.Millisecond
 // resumeTime is how long a job that goes on waits for the GPU memory of the one that ran meanwhile.
 const resumeTime = 2 * time.Minute
 
-// follow has the ranks give up their GPUs while the job is suspended.
+// follow has the ranks give up their GPUs while the job is suspended, and take them again when the program is to end.
 func (p *pauses) follow(ctx context.Context) {
-	suspended, ours := false, false
+	is, ours := false, false
 	for {
-		var is bool
+		var w wish
 		select {
-		case is = <-p.suspend:
+		case w = <-p.wishes:
 		case <-ctx.Done():
 			return
 		}
-		if is == suspended {
-			continue // another node says so, too
-		}
-		if suspended = is; is {
+		switch {
+		case w == suspended && !is: // else another node says so, too
 			ours = p.giveUp(ctx)
-		} else if ours {
+		case w == continued && ours, w == stopping:
 			ours = !p.takeAgain(ctx)
+		}
+		if w != stopping {
+			is = w == suspended
 		}
 	}
 }
 
 func (p *pauses) giveUp(ctx context.Context) bool {
-	a := p.do(ctx, pause.Ask{Do: "pause", Wait: suspendTime.Seconds()})
-	if a.Error != "" {
-		p.run.log.say("warning: the job is suspended, and its ranks keep their GPU memory: %s", a.Error)
+	var a pause.Answer
+	if err := p.do(ctx, pause.Ask{Do: "pause", Wait: suspendTime.Seconds()}, &a); err != nil {
+		p.run.log.say("warning: the job is suspended, and its ranks keep their GPU memory: %v", err)
 		return false
 	}
 	p.run.log.say("the job is suspended: %s", &a)
@@ -386,14 +439,18 @@ func (p *pauses) giveUp(ctx context.Context) bool {
 
 func (p *pauses) takeAgain(ctx context.Context) bool {
 	for end := time.Now().Add(resumeTime); ; {
-		a := p.do(ctx, pause.Ask{Do: "resume"})
-		if a.Error == "" {
+		var a pause.Answer
+		err := p.do(ctx, pause.Ask{Do: "resume"}, &a)
+		if errors.Is(err, pause.ErrNotPaused) {
+			return true // a command was faster
+		}
+		if err == nil {
 			p.run.log.say("the job goes on: %s", &a)
 			return true
 		}
 		if time.Now().After(end) || sleep.For(ctx, time.Second) != nil {
-			p.run.log.say("warning: the job goes on, and its ranks stay paused: %s; holdfast resume %s tries again",
-				a.Error, p.dir)
+			p.run.log.say("warning: the job goes on, and its ranks stay paused: %v; holdfast resume %s tries again",
+				err, p.dir)
 			return false
 		}
 	}

@@ -24,15 +24,18 @@ type aRank struct {
 	mu    sync.Mutex
 	state string // running, quiet, saved, paused
 	kept  bool
+	gpus  []string // UUIDs of those that it sees; it uses the first
+	hear  func(line string)
 	hook  func(r *aRank, word string) (answer string) // what it says to a word, if not what it should
 	conn  net.Conn
 }
 
-// steps are the words, the states in which they are allowed and those after them, and the answers.
+// steps are the words, the states in which they are allowed and those after them, and the answers; "": none.
 var steps = map[string][3]string{"prepare": {"running", "running", "prepared"},
 	"quiet": {"running", "quiet", "quiet 1 1"}, "save": {"quiet", "saved", "saved"},
-	"stop": {"saved", "paused", "stopped"}, "keep": {"paused", "paused", "kept"},
-	"open": {"quiet saved", "running", "running"}, "resume": {"paused", "running", "running"}}
+	"stop": {"saved", "paused", "stopped"}, "keep": {"paused", "paused", ""},
+	"open": {"quiet saved", "running", "running"}, "resume": {"paused", "running", "running"},
+	"forget": {"running", "running", "forgotten"}}
 
 func (r *aRank) says(word string) string {
 	r.mu.Lock()
@@ -43,7 +46,14 @@ func (r *aRank) says(word string) string {
 		}
 	}
 	if word == "state" {
-		return fmt.Sprintf("state %s 1048576 0 - 0.000", r.state)
+		gpus := "-"
+		if len(r.gpus) > 0 {
+			gpus = r.gpus[0] + "+," + strings.Join(r.gpus[1:], ",")
+		}
+		return fmt.Sprintf("state %s 1048576 0 %s 0.000", r.state, gpus)
+	}
+	if word == "hold" {
+		return "refused its GPUs do not reach each other"
 	}
 	s := steps[word]
 	if !strings.Contains(s[0], r.state) || s[0] == "" {
@@ -62,7 +72,12 @@ func (r *aRank) serve(c net.Conn) {
 	fmt.Fprintln(c, pause.Version)
 	for lines := bufio.NewScanner(c); lines.Scan(); {
 		word, _, _ := strings.Cut(lines.Text(), " ")
-		fmt.Fprintln(c, r.says(word))
+		if r.hear != nil {
+			r.hear(lines.Text())
+		}
+		if answer := r.says(word); answer != "" {
+			fmt.Fprintln(c, answer)
+		}
 	}
 	_ = c.Close()
 	r.mu.Lock()
@@ -140,7 +155,7 @@ func (n *nodesOf) join(t *testing.T, node string) {
 			if c.Await(&v) != nil {
 				return
 			}
-			h := pause.Heard{Visit: v.Visit, Machine: pause.Machine{Free: 1 << 40}}
+			h := pause.Heard{Visit: v.Visit, Machine: pause.Machine{Free: 1 << 40, GPUs: []string{uuid(0), uuid(1)}}}
 			for _, r := range n.ranks {
 				if r.node != node {
 					continue
@@ -170,12 +185,17 @@ func (n *nodesOf) join(t *testing.T, node string) {
 // command asks as the verbs do.
 func (n *nodesOf) command(ctx context.Context, t *testing.T, do string) (a pause.Answer, err error) {
 	t.Helper()
+	return n.ask(ctx, t, pause.Ask{Do: do, Wait: 5})
+}
+
+func (n *nodesOf) ask(ctx context.Context, t *testing.T, ask pause.Ask) (a pause.Answer, err error) {
+	t.Helper()
 	c, err := job.DialRun(ctx, n.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	return a, c.Ask(ctx, pause.Ask{Do: do, Wait: 5}, &a)
+	return a, c.Ask(ctx, ask, &a)
 }
 
 func (n *nodesOf) states() (states []string) {
@@ -213,7 +233,7 @@ func TestPauseNodes(t *testing.T) {
 // TestPauseNodesFails: at each step a rank refuses, a rank dies, a node dies, or the command is killed. The ranks that
 // live go on all, or are paused all, and the answer names node, rank and reason.
 func TestPauseNodesFails(t *testing.T) {
-	for _, step := range []string{"state", "prepare", "quiet", "save", "stop", "keep"} {
+	for _, step := range []string{"state", "prepare", "quiet", "save", "stop", "paused"} {
 		for fault, want := range map[string]string{
 			"refuses": "rank 3 on n2, process 103 (app): ",
 			"dies":    "rank 3 on n2, process 103 (app) has ended, or its node has",
@@ -225,7 +245,7 @@ func TestPauseNodesFails(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				n.ranks[3].hook = func(r *aRank, word string) string {
-					if word != step {
+					if word != step && !(step == "paused" && r.state == step && word == "state") { // the last vote
 						return ""
 					}
 					r.hook = nil
@@ -247,12 +267,8 @@ func TestPauseNodesFails(t *testing.T) {
 				if (err != nil) != (fault == "killed") || !strings.Contains(a.Error, want) {
 					t.Errorf("%v, got %q, want %q", err, a.Error, want)
 				}
-				n.busy.Lock() // the run has noticed that the command has ended
-				//lint:ignore SA2001 nothing is to be done while it is held
-				n.busy.Unlock()
-				if step == "keep" && fault == "node" {
-					n.ranks = n.ranks[:2] // the others' daemon has ended when some had given their last answer
-				}
+				n.busy <- struct{}{} // the run has noticed that the command has ended
+				<-n.busy
 				got := n.states()
 				if slices.Equal(got, []string{"paused"}) && fault == "killed" {
 					return // it was over when the run noticed
@@ -264,6 +280,112 @@ func TestPauseNodesFails(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseNodesKeepLost: a node daemon dies when all ranks have given up their GPUs, and its ranks do not hear that they
+// are to keep it so. They go on, and so do the others once that is asked for, though the daemon is gone.
+func TestPauseNodesKeepLost(t *testing.T) {
+	n := newNodes(t)
+	for _, r := range n.ranks[2:] {
+		r.hook = func(r *aRank, word string) string {
+			if word != "keep" {
+				return ""
+			}
+			r.hook = nil
+			_ = r.conn.Close()
+			return "gone"
+		}
+	}
+	if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" ||
+		!slices.Equal(n.states(), []string{"paused", "running"}) {
+		t.Fatalf("%v, %q, got %q", err, a.Error, n.states())
+	}
+	_ = n.hands["n2"].Close()
+	const want = "ranks on n2 cannot be reached: no holdfast node of this run answers there: there, holdfast resume PID"
+	for n.states(); ; {
+		a, err := n.command(t.Context(), t, "resume")
+		if err == nil && a.Error == want && slices.Equal(n.states(), []string{"running"}) {
+			return
+		}
+		if err != nil || a.Error != "" && !strings.Contains(a.Error, "n2") {
+			t.Fatalf("%v, %q, got %q", err, a.Error, n.states())
+		}
+	}
+}
+
+// TestStopping: a program that is to end goes on when it is paused, and when it is about to be: nobody can write a
+// checkpoint, or act on a signal, while it waits for its GPU.
+func TestStopping(t *testing.T) {
+	n := newNodes(t)
+	n.stopping() // nobody is paused
+	if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" {
+		t.Fatal(err, a.Error)
+	}
+	n.stopping()
+	for !slices.Equal(n.states(), []string{"running"}) {
+		time.Sleep(time.Millisecond)
+	}
+	n.ranks[3].hook = func(r *aRank, word string) string {
+		if word != "quiet" {
+			return ""
+		}
+		n.stopping()
+		return "busy it computes"
+	}
+	if a, err := n.command(t.Context(), t, "pause"); err != nil || !strings.Contains(a.Error, "context canceled") {
+		t.Errorf("%v, got %q", err, a.Error)
+	}
+	if got := n.states(); !slices.Equal(got, []string{"running"}) {
+		t.Errorf("got %q, want running", got)
+	}
+}
+
+// TestMigrateNodes: the ranks of two nodes change their GPUs, each node's by its own numbers, or all go back.
+func TestMigrateNodes(t *testing.T) {
+	n := newNodes(t)
+	for _, r := range n.ranks {
+		r.gpus = []string{uuid(r.rank % 2), uuid(1 - r.rank%2)} // one sees them in another order
+	}
+	for _, c := range []struct{ to, fault, wrong string }{{"0=1,1=0", "", ""}, {"0=1,1=0", "resume", "no room"},
+		{"0=9", "", "there is no GPU 9"}} {
+		var said []string
+		var mu sync.Mutex
+		for i, r := range n.ranks {
+			r.hear = func(line string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.HasPrefix(line, "resume") {
+					said = append(said, line)
+				}
+			}
+			if r.hook = nil; i == 3 && c.fault != "" {
+				r.hook = func(r *aRank, word string) string {
+					if word != c.fault {
+						return ""
+					}
+					r.hook = nil
+					return "error no room"
+				}
+			}
+		}
+		a, err := n.ask(t.Context(), t, pause.Ask{Do: "migrate", Wait: 5, To: c.to})
+		if err != nil || (a.Error != "") != (c.wrong != "") || !strings.Contains(a.Error, c.wrong) {
+			t.Errorf("%+v: %v, got %q", c, err, a.Error)
+		}
+		if got := n.states(); !slices.Equal(got, []string{"running"}) {
+			t.Errorf("%+v: got %q, want running", c, got)
+		}
+		slices.Sort(said)
+		swap, other := uuid(0)+"="+uuid(1), uuid(1)+"="+uuid(0)
+		want := []string{"resume " + swap + "," + other, "resume " + swap + "," + other, "resume " + other + "," + swap,
+			"resume " + other + "," + swap}
+		if c.wrong == "" && !slices.Equal(said, want) || c.fault == "" && c.wrong != "" && len(said) > 0 {
+			t.Errorf("%+v: ranks have heard\n%s", c, strings.Join(said, "\n"))
+		}
+	}
+}
+
+// uuid is that of a node's GPU.
+func uuid(n int) string { return fmt.Sprintf("%032x", n+1) }
 
 // TestResumeNodesFails: of a paused run a rank is refused its GPU, or dies while it takes it. The others go on, the
 // answer names it, and it is resumed later if it lives.

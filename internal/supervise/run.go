@@ -148,8 +148,10 @@ func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Even
 	case decide.Pass:
 		_ = r.start.proc.Cmd.Process.Signal(a.Signal) // one that has ended needs none
 	case decide.RequestStop:
+		r.pauses.stopping()
 		return r.start.request(a.Within)
 	case decide.Tell:
+		r.pauses.stopping()
 		r.start.tell(a.Within)
 	case decide.Peek:
 		s := r.start

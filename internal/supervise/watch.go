@@ -109,6 +109,9 @@ func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int
 		case <-proc.Ended:
 			over = true
 		case s := <-signals:
+			if s != syscall.SIGUSR1 && s != syscall.SIGUSR2 {
+				w.pauses.stopping()
+			}
 			_ = cmd.Process.Signal(s) // one that has ended needs none
 		case now := <-tick.C:
 			if text := w.job.Look(now); text != "" {

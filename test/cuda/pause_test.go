@@ -243,7 +243,7 @@ func TestToolGone(t *testing.T) {
 		_ = s.Close()
 	}
 	s := converse(t, r)
-	s.says(t, append(steps, "keep", "kept", "resume zz=zz", "error")...)
+	s.says(t, append(steps, "keep\nresume zz=zz", "error")...)
 	_ = s.Close()
 	s = converse(t, r)
 	s.says(t, "resume", "running")
@@ -333,7 +333,7 @@ func TestMarks(t *testing.T) {
 // TestKilled: a program that is killed while it is paused, or in the middle of it, leaves nothing behind.
 func TestKilled(t *testing.T) {
 	for _, steps := range [][]string{{"quiet 5000", "quiet"}, {"quiet 5000", "quiet", "save", "saved"},
-		{"quiet 5000", "quiet", "save", "saved", "stop", "stopped", "keep", "kept"}} {
+		{"quiet 5000", "quiet", "save", "saved", "stop", "stopped", "keep\nstate", "state"}} {
 		r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, longProgram...)
 		s := converse(t, r)
 		s.says(t, steps...)
@@ -431,7 +431,7 @@ func TestHeld(t *testing.T) {
 }
 
 // TestRunCUDA: a program that holdfast run has started is paused and resumed by the process ID of that command and by
-// the directory that it names, and moved as docs/START.md says.
+// the directory that it names, ended while it is paused, and moved as docs/START.md says.
 func TestRunCUDA(t *testing.T) {
 	dir, usage := t.TempDir(), filepath.Join(t.TempDir(), "usage")
 	if err := launch.Build(dir); err != nil {
@@ -452,15 +452,19 @@ func TestRunCUDA(t *testing.T) {
 	if err := os.Symlink(library(), filepath.Join(dir, "libholdfast-cuda.so")); err != nil {
 		t.Fatal(err)
 	}
-	r := &running{cmd: exec.CommandContext(t.Context(), holdfast, run.Args[1:]...), usage: usage}
-	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr, r.cmd.Dir = run.Env, &r.out, &r.said, dir
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
+	start := func(args ...string) *running {
+		r := &running{cmd: exec.CommandContext(t.Context(), holdfast, args...), usage: usage}
+		r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr, r.cmd.Dir = run.Env, &r.out, &r.said, dir
+		if err := r.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for found := false; !found && r.cmd.ProcessState == nil; time.Sleep(10 * time.Millisecond) {
+			_, err := pause.Find([]int{r.pid()})
+			found = err == nil
+		}
+		return r
 	}
-	for found := false; !found && r.cmd.ProcessState == nil; time.Sleep(10 * time.Millisecond) {
-		_, err := pause.Find([]int{r.pid()})
-		found = err == nil
-	}
+	r := start(run.Args[1:]...)
 	named := filepath.Join(dir, "holdfast-run")
 	for n, verb := range []string{"pause", "resume", "pause", "resume"} {
 		out, err := exec.Command(holdfast, verb, []string{fmt.Sprint(r.pid()), named}[n/2]).CombinedOutput()
@@ -474,6 +478,18 @@ func TestRunCUDA(t *testing.T) {
 		shows(t, r, holdfast, state)
 	}
 	r.ends(t, alone().run(t, linked, longProgram...))
+	t.Run("TERM", func(t *testing.T) { // a program that is paused takes its GPU again, to do what it does at the end
+		r := start("run", "--cuda", "--", program, "count", "100000")
+		if out, err := exec.Command(holdfast, "pause", named).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.cmd.Wait(); err != nil || !regexp.MustCompile(`terminated at [0-9.]+\n$`).MatchString(r.out.String()) {
+			t.Errorf("%v, got %q, %s", err, r.out.String(), r.said.String())
+		}
+	})
 	t.Run("START.md", func(t *testing.T) { pageRuns(t, holdfast) })
 }
 

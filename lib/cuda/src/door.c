@@ -16,7 +16,7 @@
 #include "holder.h"
 #include "library.h"
 
-enum { VERSION = 4, DEVICES = 64 };
+enum { VERSION = 5, DEVICES = 64 };
 
 /* How long a tool may be silent that has the program stand still. */
 enum { PATIENCE = 600 };
@@ -241,8 +241,7 @@ static bool obey(const char *line, bool *kept) {
 		*kept = false;
 		answer(hf_pause_stop(why), "stopped", why);
 	} else if (strcmp(line, "keep") == 0 && phase == HF_STOPPED) {
-		*kept = true;
-		say("kept");
+		*kept = true; /* nobody waits for an answer: where one is lost, the others would not know of it either */
 	} else if (strcmp(line, "open") == 0 && (phase == HF_QUIET || phase == HF_SAVED)) {
 		hf_pause_open();
 		say("running");

@@ -10,6 +10,7 @@
  * plain: it uses no managed memory */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,7 +264,12 @@ static void spins(int seconds) {
 	printf("spun %016llx\n", sum(out, sizeof out));
 }
 
-/* Nothing but launches, one each millisecond at most, and each of them counts. */
+static volatile sig_atomic_t terminated;
+
+static void on_term(int number) { terminated = number; }
+
+/* Nothing but launches, one each millisecond at most, and each of them counts.
+ * TERM ends it. */
 static void counts(int launches) {
 	double one = 1, sum_of = 0;
 	CUdeviceptr p, q;
@@ -273,12 +279,13 @@ static void counts(int launches) {
 	CHECK(cuMemAlloc_v2(&q, sizeof one));
 	CHECK(cuMemcpyHtoD_v2(p, &one, sizeof one));
 	CHECK(cuMemcpyHtoD_v2(q, &sum_of, sizeof one));
-	for (i = 0; i < launches; i++) {
+	signal(SIGTERM, on_term);
+	for (i = 0; i < launches && !terminated; i++) {
 		launch_axpy(q, p, 1, NULL);
 		usleep(1000);
 	}
 	CHECK(cuMemcpyDtoH_v2(&sum_of, q, sizeof one));
-	printf("counted %g\n", sum_of);
+	printf("%s %g\n", terminated ? "terminated at" : "counted", sum_of);
 }
 
 /* Events are recorded and waited for all the time; nothing that passes the gate. */

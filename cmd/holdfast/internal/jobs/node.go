@@ -146,12 +146,11 @@ func (o *nodeFlags) hands(ctx context.Context, log *slog.Logger) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	signals, end := pause.Suspending(os.Getenv("SLURM_JOB_ID") != "")
 	go func() {
-		err := pause.Serve(ctx, supervisor, pause.NodeName(), signals)
+		err := pause.Serve(ctx, supervisor, pause.NodeName(), os.Getenv("SLURM_JOB_ID") != "")
 		if err != nil && ctx.Err() == nil {
 			log.Warn("holdfast node: the ranks of this node cannot be paused", "error", err)
 		}
 	}()
-	return func() { end(); cancel() }
+	return cancel
 }
