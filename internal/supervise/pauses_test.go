@@ -281,8 +281,8 @@ func TestPauseNodesFails(t *testing.T) {
 	}
 }
 
-// TestPauseNodesKeepLost: a node daemon dies when all ranks have given up their GPUs, and its ranks do not hear that they
-// are to keep it so. They go on, and so do the others once that is asked for, though the daemon is gone.
+// TestPauseNodesKeepLost: a node daemon dies when all ranks have given up their GPUs, and its ranks do not hear that
+// they are to keep it so. They go on, and so do the others once that is asked for, though the daemon is gone.
 func TestPauseNodesKeepLost(t *testing.T) {
 	n := newNodes(t)
 	for _, r := range n.ranks[2:] {
