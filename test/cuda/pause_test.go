@@ -486,7 +486,8 @@ func TestRunCUDA(t *testing.T) {
 		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.cmd.Wait(); err != nil || !regexp.MustCompile(`terminated at [0-9.]+\n$`).MatchString(r.out.String()) {
+		err := r.cmd.Wait()
+		if err != nil || !regexp.MustCompile(`terminated at [0-9.]+\n$`).MatchString(r.out.String()) {
 			t.Errorf("%v, got %q, %s", err, r.out.String(), r.said.String())
 		}
 	})
