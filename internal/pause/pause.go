@@ -294,7 +294,7 @@ func (g *Group) enough(states, prepared []state) error {
 	return nil
 }
 
-// ErrNotPaused: no process was paused that is to be resumed.
+// ErrNotPaused is the error of Resume when no process was paused.
 var ErrNotPaused = errors.New("is not paused")
 
 // Resume has all paused processes take GPUs again: their own, or those that to names for them; nil: their own. One that
