@@ -112,6 +112,7 @@ func TestCommands(t *testing.T) {
 	if got := unknown(planted, help); len(got) != 2 {
 		t.Errorf("a wrong flag and a wrong verb: found %q", got)
 	}
+	t.Run("lines", func(t *testing.T) { linesRun(t, filepath.Dir(bin)) })
 }
 
 // TestVariables: the sources know each variable that a page names, or it stands for a setting. SETTINGS.md has each
