@@ -13,8 +13,8 @@ export HWLOC_COMPONENTS ?= -opencl
 export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-beside test-ranks test-others test-raced test-programs \
-	test-bench test-abi test-compiled race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man site lint libraries build tool install clean
+.PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-ranks test-others test-raced test-programs \
+	test-bench test-abi test-compiled test-criu race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man site lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -186,20 +186,17 @@ wanted:
 	@sh scripts/setup.sh || echo "make: continuing with what is installed; tests that need more say why they skip" >&2
 
 test: wanted ## install what is missing (as root), lint, all tests
-	@$(MAKE) $(LANES) -j2 test-slurm test-beside; first=$$?; \
-		$(MAKE) $(LANES) -j3 test-ranks test-others test-raced test-programs test-bench test-abi && exit $$first
+	@$(MAKE) $(LANES) test-slurm & slurm=$$!; \
+		GOGC=400 nice -n 19 $(MAKE) $(LANES) -j2 test-compiled test-criu; first=$$?; \
+		$(MAKE) $(LANES) -j3 test-ranks test-others lint test-raced test-programs test-bench test-abi; rest=$$?; \
+		wait $$slurm && exit $$((first | rest))
 
-# What one target leaves of the cores, others use; a failure stops none of them.
-#
-# Compilers spend a fifth of their time on collecting garbage otherwise.
-#
-# test/slurm has only lint and compilers beside it, at the lowest priority: on a busy machine Slurm's plugin lets ranks
-# of Open MPI crash in MPI_Init (test/cluster/README.md). Then come the others, three at a time.
+# What one target leaves of the cores, others use; a failure stops none of them. test/slurm waits for Slurm most of the
+# time; at first it has compilers beside it, at the lowest priority, which spend a fifth of their time on collecting
+# garbage otherwise. Then come the others, three at a time.
 LANES = --no-print-directory -k
 test-slurm:
 	$(TEST) ./test/slurm
-test-beside:
-	@GOGC=400 nice -n 19 $(MAKE) $(LANES) lint test-compiled
 
 # Each test runs once, whole, without the race detector. A fifth of the packages that the detector is of use for run
 # besides with it and with invariants, -short: the commit says which fifth; make race runs all of them. NO_RACE has the
@@ -251,6 +248,9 @@ race-others:
 	$(RACE) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(call but,$(RANKS)))
 race-bench:
 	cd bench && $(RACE) -p 1 $$($(GO) list ./... | grep -vE '/cmd/|/gpu$$')
+
+test-criu:
+	@sh scripts/setup.sh criu || echo "make: tests of images skip" >&2
 
 # Compiles what the tests of the root need, and links nothing.
 test-compiled:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages for a purpose and says how far it is. Prints nothing
 # when nothing is missing; may be run any number of times.
-# usage: setup.sh [demo|test|docs|all]
+# usage: setup.sh [demo|test|docs|criu|all]
 set -eu
 
 # The demo builds three programs and runs them under both MPIs on both devices.
@@ -33,8 +33,9 @@ case $purpose in
 demo) packages=$demo ;;
 test) packages=$test ;;
 docs) packages=$docs ;;
+criu) packages="" ;;
 all) packages="$test $docs" ;;
-*) fail "purpose \"$purpose\" is not known; use demo, test, docs or all" ;;
+*) fail "purpose \"$purpose\" is not known; use demo, test, docs, criu or all" ;;
 esac
 
 if ! command -v go >/dev/null 2>&1; then
@@ -49,10 +50,11 @@ case $purpose in
 test | all) ! apt-cache show clang-format-15 >/dev/null 2>&1 || packages="$packages clang-format-15" ;;
 esac
 
-# Images of processes need CRIU 4.1. Debian 12 has an older one: the tests get one of their own, which is built once.
+# Images of processes need CRIU 4.1. Debian 12 has an older one: the tests get one of their own, which is built once,
+# for the purpose criu.
 own_criu=""
 case $purpose in
-test | all)
+test | criu | all)
 	case $(apt-cache show criu 2>/dev/null | sed -n 's/^Version: //p' | head -n 1) in
 	"" | [0-3].* | 4.0*)
 		own_criu=${XDG_CACHE_HOME:-$HOME/.cache}/holdfast-tests/criu
@@ -70,7 +72,7 @@ for p in $packages; do
 done
 
 build_criu() {
-	[ -n "$own_criu" ] && [ ! -x "$own_criu/sbin/criu" ] || return 0
+	[ "$purpose" != test ] && [ -n "$own_criu" ] && [ ! -x "$own_criu/sbin/criu" ] || return 0
 	echo "setup: building CRIU, which takes a minute" >&2
 	said=$(sh scripts/criu.sh "$own_criu" 2>&1) ||
 		echo "setup: no CRIU, so tests of images skip: $(echo "$said" | tail -n 1)" >&2
