@@ -179,3 +179,34 @@ func TestCapped(t *testing.T) {
 		t.Errorf("got %q", text)
 	}
 }
+
+// TestReady checks that a caller of StartReady learns that the child is ready, why it is not, and that it ended first.
+func TestReady(t *testing.T) {
+	for script, want := range map[string]string{
+		"echo ready >&4; exec 4>&-; exec sleep 100":        "",
+		"echo 'no device'  >&4; exec 4>&-; exec sleep 100": "no device",
+		"exit 3": "sh -c ended before it was ready: exit status 3",
+		"exit 0": "sh -c ended before it was ready",
+		"[ $(ps -o sid= $$) = $$ ] && read x <&3 && echo \"$x\" >&4": "of the caller",
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.WriteString("of the caller\n")
+		cmd := exec.Command("sh", "-c", script)
+		cmd.ExtraFiles = []*os.File{r}
+		err = StartReady(cmd, 4)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: got %v, want %q", script, err, want)
+		}
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+		}
+		_, _ = r.Close(), w.Close()
+	}
+}

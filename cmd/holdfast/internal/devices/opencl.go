@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -91,34 +90,15 @@ func next(files []*os.File, devices string) error { return ServePaused(files, de
 // objects are on a device. The files are the control connection and those of opencl.Resume. The command reports to
 // errs.
 func ServePaused(files []*os.File, devices string, user *syscall.Credential, errs *os.File) error {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
 	cmd := exec.Command("/proc/self/exe", "opencl", "--resume", strconv.Itoa(len(files)-1))
-	cmd.Stdout, cmd.Stderr = errs, errs
-	cmd.ExtraFiles = append([]*os.File{files[0], w}, files[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: user}
+	cmd.Args[0] = "holdfast" // for messages
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = errs, errs, files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	cmd.Env = os.Environ()
 	if devices != "" {
 		cmd.Env = append(cmd.Env, gpustate.DeviceEnv+"="+devices)
 	}
-	_, err = child.Start(cmd)
-	_ = w.Close() // the child's is open
-	if err != nil {
-		return err
-	}
-	said, err := io.ReadAll(r)
-	switch text := strings.TrimSpace(string(said)); {
-	case err != nil:
-		return err
-	case text == "":
-		return errors.New("the next holdfast opencl has ended before it had the objects")
-	case text != "ready":
-		return errors.New(text)
-	}
-	return nil
+	return child.StartReady(cmd, readyFile)
 }
 
 func serveOpenCL(ctx context.Context, files int) error {
@@ -173,7 +153,6 @@ func serveOpenCL(ctx context.Context, files int) error {
 
 // resumeOpenCL serves a paused program, and tells the command before this one when, or why not.
 func resumeOpenCL(ctx context.Context, u *net.UnixConn, opt opencl.Options, n int, err error) error {
-	ready := os.NewFile(readyFile, "ready")
 	var files []*os.File
 	for i := range n {
 		files = append(files, os.NewFile(uintptr(firstFiles+i), "of a paused program"))
@@ -182,12 +161,11 @@ func resumeOpenCL(ctx context.Context, u *net.UnixConn, opt opencl.Options, n in
 	if err == nil {
 		err = opencl.Resume(ctx, u, opt, files, func() {
 			serves = true
-			_, _ = ready.WriteString("ready") // the program is this process's all the same
-			_ = ready.Close()
+			child.TellReady(readyFile, nil)
 		})
 	}
 	if err != nil && !serves {
-		_, _ = ready.WriteString(err.Error()) // who waits has gone
+		child.TellReady(readyFile, err)
 		return nil
 	}
 	return err

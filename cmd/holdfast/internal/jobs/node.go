@@ -8,11 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/node"
@@ -20,6 +22,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/spf13/cobra"
 )
+
+// tellFile is the descriptor at which a daemon with --tell says that clients can connect, or why not.
+const tellFile = 3
 
 // sayReady tells whoever started the daemon that it is ready.
 func sayReady(w io.Writer, err error) {
@@ -101,14 +106,21 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		return node.Background([]string{self, "node", "--tell", "--key", key, "--wait", o.wait.String(),
-			"--starter", strconv.Itoa(o.starter), "--json=" + strconv.FormatBool(o.asJSON)})
+		daemon := exec.Command(self, "node", "--tell", "--key", key, "--wait", o.wait.String(),
+			"--starter", strconv.Itoa(o.starter), "--json="+strconv.FormatBool(o.asJSON))
+		daemon.Stderr = os.Stderr
+		return child.StartReady(daemon, tellFile)
 	}
 	said := func(error) {}
 	var until chan struct{}
 	if o.tell {
 		var once sync.Once
-		said = func(err error) { once.Do(func() { node.ReportReady(err) }) }
+		said = func(err error) {
+			if errors.Is(err, node.ErrTaken) {
+				err = nil // clients can connect to that daemon
+			}
+			once.Do(func() { child.TellReady(tellFile, err) })
+		}
 	}
 	if o.stay {
 		until = make(chan struct{})
