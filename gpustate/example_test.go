@@ -103,3 +103,41 @@ func ExampleDevice_MigrateTo() {
 	fmt.Println(d.Info().Index, back)
 	// Output: 1 [1 2 3]
 }
+
+// A capture keeps the bytes of its moment while the program writes others. Restore brings them back, into the same
+// buffer. The device here is the plain Go one for tests.
+func ExampleDevice_Capture() {
+	ctx := context.Background()
+	d, err := gpustate.Open(gpustate.Select{Kind: "fake"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	q, qerr := d.Queue("main")
+	x, err := d.Buffer("x", 4*3)
+	if err := errors.Join(qerr, err); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := q.Write(x, 0, gpustate.Bytes([]float32{1, 2, 3})); err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := d.Capture(ctx, nil) // nil: the capture allocates the host memory that it needs
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Release()
+	back := make([]float32, 3)
+	if err := errors.Join(
+		q.Write(x, 0, gpustate.Bytes([]float32{7, 8, 9})),
+		d.Restore(ctx, c.Record(), func(i int, dst []byte, off int64) error { return c.ReadAt(ctx, i, dst, off) }),
+		q.Read(x, 0, gpustate.Bytes(back))); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(d.StateBytes(), back, x.Restored())
+	// Output: 12 [1 2 3] true
+}

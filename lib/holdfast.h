@@ -61,7 +61,7 @@ extern "C" {
 #define HF_OK 0
 #define HF_RESTORED 1 /* hf_restore: an epoch was restored */
 #define HF_STOP 1     /* hf_point, hf_checkpoint: the final checkpoint is durable; finish */
-#define HF_FOUND 1    /* hf_restart_test, hf_test, hf_saved: there is one, it is durable, it is held */
+#define HF_FOUND 1    /* hf_restart_test: a version is found; hf_test: it is durable; hf_saved: it has the array */
 
 /* Errors. */
 #define HF_E_ARG (-1)      /* an argument is wrong */
@@ -124,22 +124,23 @@ int hf_init(const hf_config *c);
  * gives a new place or count. Before hf_restore a program protects everything that it had protected at the checkpoint.
  *
  * ptr may be memory of a CUDA or HIP device. The library asks the driver that the program has loaded. A checkpoint
- * waits for all work of that device, then copies aside in device memory, as far as max_shadow allows. A thread of the
- * library brings the copy to the host while the program continues and may change its memory. hf_wait waits for it. */
+ * waits for all work of that device, then copies the array within device memory, if the setting max_shadow leaves
+ * room. A thread of the library brings the copy to the host, while the program continues and may change its memory.
+ * hf_wait waits for it. */
 int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
 
 /* Makes all device memory of a CUDA program part of every checkpoint, as arrays "cuda.ADDRESS". Local, between hf_init
  * and hf_restore. The program must run with libholdfast-cuda in front of the driver and HOLDFAST_CUDA_ARENA=on, as it
- * does under `holdfast run --cuda` (docs/CUDA.md). Later allocations join at the
- * next checkpoint; freed memory leaves.
+ * does under `holdfast run --cuda` (docs/CUDA.md). The next checkpoint includes later allocations, and no longer the
+ * freed ones.
  *
  * A restarted program makes the allocations that lived at the checkpoint again before it calls hf_restore, by the same
  * calls in the same order: each must lie at the same address, since device memory may hold addresses. A variable of a
- * module, "cuda.NAME", counts once the program has asked for its address, as each copy to or from it does.
+ * module, "cuda.NAME", is part of checkpoints once the program has asked for its address; a copy to or from it does.
  *
  * Buffers of MPI, UCX, NCCL and NVSHMEM are left out. Managed memory, pools, mappings that the program has made,
  * arrays and memory of graphs are refused: this call, or a later hf_point, fails and names the allocation.
- * Page-locked host memory is not part of it: see hf_protect. */
+ * Page-locked host memory is not included: use hf_protect. */
 int hf_protect_cuda(void);
 
 /* Gives an array another length: returns its new memory, for count elements, or NULL if there is none. The contents of
@@ -158,9 +159,9 @@ typedef void *hf_resize_fn(size_t count, void *arg);
  *     }
  *     hf_protect_resizable("trades", trades, ntrades, HF_DOUBLE, 1, resize, &trades);
  *
- * A program that changes the length protects the array again. Or it asks hf_saved before hf_restore, and allocates
- * first. If an array grows in any other way, a program that begins with another length cannot restore it; the daemon
- * warns of that at the first checkpoint. */
+ * A program that changes the length protects the array again. Alternatively, it calls hf_saved before hf_restore and
+ * allocates the saved length. If an array grows without either, a program that begins with another length cannot
+ * restore it; the daemon warns at the first checkpoint. */
 int hf_protect_resizable(
 	const char *name, void *ptr, size_t count, hf_type type, size_t item, hf_resize_fn *resize, void *arg);
 
@@ -179,10 +180,10 @@ int hf_protect_replicated(const char *name, void *ptr, size_t count, hf_type typ
 typedef struct {
 	int64_t start[HF_MAX_DIMS], count[HF_MAX_DIMS]; /* in the global array; a box with a count of 0 is none */
 	int64_t low[HF_MAX_DIMS], high[HF_MAX_DIMS];    /* ghost elements before and behind it, in memory only */
-	int64_t pitch[HF_MAX_DIMS];  /* lengths in memory of what it is a part of; 0: low + count + high */
-	int64_t block[HF_MAX_DIMS];  /* 0, or: its indices are runs of so many, of which the last may be shorter, */
-	int64_t stride[HF_MAX_DIMS]; /* whose beginnings are so far apart: what hf_block_cyclic makes */
-	int64_t offset;              /* in memory, to where the box begins with its ghosts */
+	int64_t pitch[HF_MAX_DIMS];  /* lengths of the array in memory that has the box; 0: low + count + high */
+	int64_t block[HF_MAX_DIMS];  /* 0, or the indices come in runs of this length; the last may be shorter */
+	int64_t stride[HF_MAX_DIMS]; /* from the begin of one run to that of the next; hf_block_cyclic sets both */
+	int64_t offset;              /* in memory, to the begin of the box with its ghosts */
 } hf_box;
 
 /* Makes this rank's share of a global array part of every checkpoint, so that any number of ranks can restore it.
@@ -224,8 +225,8 @@ int hf_protect_stream(const char *name);
  * Local; the memory belongs to the library. Returns NULL on an error: see hf_error. */
 FILE *hf_fopen(const char *name, const char *mode);
 
-/* What hf_protect_request of holdfast_mpi.h calls, which says more. request is the address of a variable of the
- * program's MPI_Request, or with fortran other than 0 of a Fortran integer. Local. */
+/* Makes an MPI request part of every checkpoint. Local. holdfast_mpi.h describes it: hf_protect_request calls it with
+ * the address of the program's MPI_Request. If fortran is not 0, request is the address of a Fortran integer. */
 int hf_protect_handle(const char *name, void *request, int fortran);
 
 /* Takes an array, file, stream or request out of later checkpoints. Local. */
@@ -252,12 +253,12 @@ int hf_point(void);
 
 /* Takes a checkpoint here and now. Collective. Returns when the state is copied; hf_wait waits until it is durable.
  *
- * With name NULL it is one of those that hf_point takes, and also a point; version is not used. Otherwise the
+ * With name NULL it takes the same checkpoint as hf_point, counts as a point, and ignores version. Otherwise the
  * checkpoint has a name, of letters, digits, '.', '_' and '-', and a version of 0 or more that the program chooses.
  * Checkpoints of each name are kept and counted separately, in the directory name.NAME of each level. Signals,
- * intervals and hf_restore do not concern them. All ranks give the same name and version; otherwise it fails on all
- * of them. A rank that could not save its part, for example in files of its own, gives version -1: then it fails on
- * all ranks, too. */
+ * intervals and hf_restore do not concern them. If the ranks give different names or versions, the call fails on all
+ * ranks. A rank that could not save its part, for example in files of its own, passes version -1, so that the call
+ * fails on all ranks. */
 int hf_checkpoint(const char *name, int64_t version);
 
 /* hf_checkpoint of only the n given arrays; n may be 0. Collective; ranks may give different ones. */

@@ -46,7 +46,7 @@
 
 namespace holdfast {
 
-// What a call of the library returned that failed.
+// The error of a call of the library.
 class error : public std::runtime_error {
 public:
 	error(int code, const char *text) : std::runtime_error(text), code_(code) {}
@@ -259,7 +259,7 @@ template <class C> void *resize(std::size_t count, void *container) noexcept {
 	}
 }
 
-// Protects what is in a container.
+// Protects the elements of a container.
 template <class C> void place_in(const std::string &name, C &c, const shape &as) {
 	using T = std::remove_pointer_t<decltype(c.data())>;
 	check_element<T>();
@@ -320,16 +320,16 @@ public:
 	// After a call to hf_init of one's own; see holdfast::open.
 	explicit session(detail::result r) { check(r.code); }
 
-	// hf_init by way of allgather(void *all, const void *mine, std::size_t bytes), which gathers bytes of every rank
-	// into all, in order of rank, and returns 0 if it did.
+	// hf_init with allgather(void *all, const void *mine, std::size_t bytes), which gathers the bytes at mine of every
+	// rank into all, in order of rank, and returns 0, or any other number if it failed.
 	template <class Allgather>
 	session(int rank, int size, Allgather &&allgather) : session(detail::result{ init(rank, size, allgather) }) {}
 
 	session(const session &) = delete;
 	session &operator=(const session &) = delete;
 
-	// finalize, but an error is not thrown; the daemon prints it. When an exception ends the block it does nothing,
-	// because other ranks may never get there: the process has to end.
+	// finalize, except that an error is not thrown: the daemon prints it. If an exception ends the block, it does
+	// nothing, because other ranks may never call finalize. The process must then end.
 	~session() {
 		if (final_ || std::uncaught_exceptions() > exceptions_) {
 			return;
@@ -345,13 +345,13 @@ public:
 		protect_as(name, ptr, count, {});
 	}
 
-	// Protects a variable: a number, a complex one, an enumerator, an array of such, a structure that can be copied as
-	// bytes (a checkpoint has them as they are, with the padding, and knows their number alone), or a container
-	// whose elements lie one behind the other, and are such.
+	// Protects a variable: a number, a complex number, an enumerator, an array of these, a structure that can be copied
+	// as bytes, or a container that stores such elements contiguously. Of a structure, a checkpoint has the bytes
+	// with their padding, and knows only the size.
 	//
-	// A container that can grow (std::vector, std::string) is remembered by its object. The object stays in place
-	// until finalize; its size and the place of its elements may change. restore and recover give it the size of the
-	// checkpoint.
+	// Of a container that can grow (std::vector, std::string) the session keeps the address of the object, which must
+	// not move until finalize. Its size and the place of its elements may change. restore and recover give it the
+	// size that it had at the checkpoint.
 	template <class T> void protect(const std::string &name, T &variable) {
 		if constexpr (std::is_array_v<T>) {
 			protect(name, reinterpret_cast<std::remove_all_extents_t<T> *>(&variable),
@@ -484,7 +484,8 @@ public:
 	// hf_restart: back to a version of a name.
 	void restart(const std::string &name, std::int64_t version);
 
-	// hf_wait and hf_test: until, or whether, the newest checkpoints are durable at a level, or at all that are in use.
+	// hf_wait and hf_test: wait until the newest checkpoints are durable, or report whether they are, at a level or at
+	// all levels in use.
 	void wait(const char *level = nullptr) { check(hf_wait(level)); }
 	bool durable(const char *level = nullptr) { return check(hf_test(level)) == HF_FOUND; }
 
@@ -503,7 +504,7 @@ public:
 private:
 	friend class recovery;
 
-	// A container that may change.
+	// A container whose size may change.
 	struct followed {
 		std::string name;
 		void *container;
@@ -513,7 +514,7 @@ private:
 		detail::shape as;
 	};
 
-	// What functions write and read.
+	// Data that functions write and read.
 	struct serialised {
 		std::string name;
 		std::function<void(std::ostream &)> save;

@@ -1,5 +1,5 @@
-/* holdfast_mpi.h - hf_init by way of the program's MPI. It is compiled with the program, so that the library
- * itself needs no MPI. */
+/* holdfast_mpi.h - hf_init with the program's MPI. It is compiled with the program, so that the library itself needs
+ * no MPI. */
 #ifndef HOLDFAST_MPI_H
 #define HOLDFAST_MPI_H
 
@@ -15,8 +15,8 @@ static int hf_mpi_allgather(void *all, const void *mine, size_t bytes, void *arg
 	return MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, *(MPI_Comm *)arg) != MPI_SUCCESS;
 }
 
-/* hf_init for the ranks of comm, which are all of the job. Collective. It makes a communicator of its own for
- * as long as it runs. */
+/* hf_init for the ranks of comm, which must be all ranks of the job. Collective. It duplicates comm, and frees the
+ * duplicate before it returns. */
 static inline int hf_init_mpi(MPI_Comm comm) {
 	hf_config c = HF_CONFIG_INIT;
 	MPI_Comm mine;

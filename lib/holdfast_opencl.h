@@ -12,12 +12,13 @@
  *     while (step < steps && hf_point() != HF_STOP) // drains the queues when a checkpoint is taken
  *         ...
  *
- * A restarted program makes its objects in the order of before: that is how they are found. The device may be of
+ * A restarted program makes its objects in the same order as before, which identifies them. The device may be of
  * another platform or vendor. Contents of buffers and images come back; arguments of kernels, events and mappings do
  * not, so end mappings before hf_point and set arguments before launches. A checkpoint fails while something is
  * mapped, and while a command waits for a user event that is not set. Take none while other threads use OpenCL.
  *
- * Calls return HF_OK or a negative HF_E_ code; those of OpenCL's are HF_E_FAILED, and hf_opencl_error has the number.
+ * Calls return HF_OK or a negative HF_E_ code. If a call of OpenCL fails it is HF_E_FAILED, and hf_opencl_error returns
+ * OpenCL's number.
  */
 #ifndef HOLDFAST_OPENCL_H
 #define HOLDFAST_OPENCL_H
@@ -48,8 +49,8 @@ static inline int hf_opencl_take_(const void *state, size_t bytes, void *file) {
 	return fwrite(state, 1, bytes, (FILE *)file) == bytes ? 0 : 1;
 }
 
-/* Puts the state of all OpenCL objects into the stream "opencl": what hf_protect_opencl has called before each
- * checkpoint. Call it in a function of your own for hf_before. arg is the platform. Local. */
+/* Writes the state of all OpenCL objects to the stream "opencl". Local. hf_protect_opencl registers it with hf_before;
+ * a program with a hf_before function of its own calls it there. arg is the platform. */
 static inline int hf_save_opencl(void *arg) {
 	hf_opencl_capture_fn capture =
 		(hf_opencl_capture_fn)clGetExtensionFunctionAddressForPlatform((cl_platform_id)arg, "holdfastCapture");
@@ -67,8 +68,8 @@ static inline int hf_save_opencl(void *arg) {
 	return code;
 }
 
-/* Makes the state of all OpenCL objects part of every checkpoint. Local, after hf_init and before hf_restore. It takes
- * the one function of hf_before. */
+/* Makes the state of all OpenCL objects part of every checkpoint. Local, after hf_init and before hf_restore. It
+ * replaces the function of hf_before, of which there is one. */
 static inline int hf_protect_opencl(cl_platform_id platform) {
 	if (clGetExtensionFunctionAddressForPlatform(platform, "holdfastCapture") == NULL) {
 		return hf_opencl_note_(CL_INVALID_PLATFORM);
@@ -77,7 +78,7 @@ static inline int hf_protect_opencl(cl_platform_id platform) {
 	return code == HF_OK ? hf_before(hf_save_opencl, platform) : code;
 }
 
-/* Gives the objects that were made, and those that are made in the same order later, what they had at the checkpoint.
+/* Restores the contents of the objects made so far, and of those that the program makes later in the same order.
  * Local, after hf_restore has returned HF_RESTORED, before commands. */
 static inline int hf_restore_opencl(cl_platform_id platform) {
 	hf_opencl_restore_fn restore =

@@ -1,6 +1,6 @@
 """Checkpoints of programs in Python.
 
-A program names the arrays that it needs to continue, and counts its steps by way of the session:
+A program names the arrays that it needs to continue, and counts its steps with the session:
 
     import numpy as np
     import holdfast
@@ -13,17 +13,17 @@ A program names the arrays that it needs to continue, and counts its steps by wa
             u += 1
     save(u)
 
-`steps` restores the newest checkpoint, if there is one, and continues at its step. Where a step begins, a checkpoint
-may be taken: arrays are whole there, and no message of the program is in flight, unless libholdfast-mpi is preloaded.
-USR1 to any one rank, `holdfast request` or an interval asks for one; after a final one (USR2, TERM) `steps` raises
-Stopped, which ends the program with exit code 75.
+`steps` restores the newest checkpoint, if there is one, and continues at its step. A checkpoint can be taken at the
+begin of each step. The arrays must be complete there, and no message of the program in flight, unless libholdfast-mpi
+is preloaded. USR1 to any one rank, `holdfast request` or an interval asks for a checkpoint. After a final one (USR2,
+TERM) `steps` raises Stopped, which ends the program with exit code 75.
 
-HOLDFAST_LOCAL and HOLDFAST_GLOBAL say where checkpoints go. `holdfast node`, which the session starts, takes them;
-docs/NODE.md has more.
+HOLDFAST_LOCAL and HOLDFAST_GLOBAL name the directories. The session starts `holdfast node`, which takes the
+checkpoints: docs/NODE.md.
 
 An array is protected where it lies. `u = u + 1` makes another array, which is not protected: write `u += 1`, or
-`u[:] = ...`, or protect a function that says which array it is now: `hf.protect("u", lambda: u)`. Where it grows, add
-a function that takes one: `hf.protect("u", lambda: u, set_u)`. What is no array goes by `protect_state`.
+`u[:] = ...`, or protect a function that returns the current array: `hf.protect("u", lambda: u)`. If its length changes,
+add a function that stores a new array: `hf.protect("u", lambda: u, set_u)`. For other objects use `protect_state`.
 """
 
 from ._errors import (

@@ -17,7 +17,7 @@ class ArgumentError(Error, ValueError):
 
 
 class OrderError(Error):
-    """The call does not come in its turn."""
+    """The call is out of order."""
 
     code = -2
 

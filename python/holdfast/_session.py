@@ -46,19 +46,19 @@ def _going_on(code: int) -> int:
 class Session:
     """This process's connection to the node daemon, and what it protects.
 
-    Collective: all ranks make one, protect the same names, and come to points and checkpoints equally often. A process
-    has one session in its life. Use it by `with`: its end waits until the last checkpoint is at all levels. If an
-    exception ends the block, it does not wait; with a communicator it prints the exception and aborts MPI, so that
-    the other ranks end, too.
+    Collective: all ranks make one, protect the same names, and reach the same number of points and checkpoints. A
+    process makes one session in its life. Use it in a `with` block, whose end waits until the last checkpoint is at
+    all levels. If an exception ends the block, it does not wait; with a communicator it prints the exception and
+    aborts MPI, so that the other ranks end, too.
 
-    comm is an mpi4py communicator of all ranks of the job, or any object with rank, size, Dup(), which returns one to
-    be used in here alone, Free(), Abort(code), which ends all ranks, and Allgather(mine, all): it copies the bytes of
-    mine, as many on each rank, to all, a buffer for those of all ranks by rank. Without comm all ranks are on this
-    node, and rank and size are those of the launcher's environment, or given. program is the name of the job, in
-    `holdfast status`.
+    comm is an mpi4py communicator of all ranks of the job, or any object with rank, size, Dup(), Free(), Abort(code)
+    and Allgather(mine, all). Dup returns a communicator for the session only; Abort ends all ranks. Allgather copies
+    the bytes of mine, whose number is the same on each rank, to all, in order of rank. Without comm, all ranks are on
+    this node, and rank and size come from the arguments or from the launcher's environment. program is the name of
+    the job in `holdfast status`.
 
-    elastic lets the job continue from a checkpoint of another number of ranks: all state is then protected by
-    protect_global or protect_replicated, as `steps` does with the number of the step.
+    With elastic, the job can continue from a checkpoint of another number of ranks. Protect all state by
+    protect_global or protect_replicated; `steps` does so with the number of the step.
     """
 
     def __init__(
@@ -126,16 +126,16 @@ class Session:
     def protect(self, name: str, array: Any, set: Optional[Callable[[Any], None]] = None) -> None:
         """Makes an array part of every checkpoint under a name. Local.
 
-        array is a NumPy array, one of a device (CuPy, Numba, PyTorch: what has __cuda_array_interface__), or any
-        object with a writable buffer, whose elements lie one behind the other; numbers keep their type, all else is
-        bytes. The session holds it. At a restart it must have as many elements as then.
+        array is a contiguous NumPy array, one of a device with __cuda_array_interface__ (CuPy, Numba, PyTorch), or
+        any object with a writable buffer. Numbers keep their type; other elements are saved as bytes. The session
+        holds a reference. At a restart, array must have as many elements as at the checkpoint.
 
-        The same name again, with elements of the same type, gives another array: after `u = u + 1`. Or array
-        is a function without arguments that returns the current array: `hf.protect("u", lambda: u)`. It is called
-        before each checkpoint. If the first array is stored by rows, all are. The same holds for columns, which many
-        results of SciPy have: bytes are saved as they lie.
+        To replace the array, as after `u = u + 1`, protect the new one under the same name; its elements must have
+        the same type. Or let array be a function without arguments that returns the current array, and that is
+        called before each checkpoint: `hf.protect("u", lambda: u)`. All of these arrays must be stored by rows, or
+        all by columns as many results of SciPy are, because bytes are saved in their order in memory.
 
-        With set a restarted program need not know the length. If the checkpoint has another number of rows than
+        With set, a restarted program need not know the length. If the checkpoint has another number of rows than
         array(), restore and recover call set with a new NumPy array. The other dimensions must be the same:
 
             def set_trades(a): w.trades = a
@@ -210,14 +210,14 @@ class Session:
     ) -> None:
         """Makes this rank's share of a global array part of every checkpoint: any number of ranks can restore it.
 
-        size is that of the whole array; array is this rank's part of it, whose first element is that of the index
-        start. It may be a part of a larger array, such as what is left without ghosts:
+        size is the shape of the global array. array is this rank's part, and start the index of its first element.
+        The part may be a slice of a larger array, such as one without its ghosts:
 
             hf.protect_global("u", u[1:-1, 1:-1], (n, n), (row, col))
 
-        For several parts, array is a list of arrays and start a list of their indices. With block and stride the
-        indices along a dimension are runs of block elements, whose beginnings are stride apart: blocks that are dealt
-        out in turn. A block of 0 is one run. A function is called as by protect.
+        For several parts, array is a list of arrays and start a list of their indices. For a block-cyclic division,
+        block is the length of a block along each dimension, and stride the distance from the begin of one block to
+        that of the rank's next. A block of 0 means one run. array may be a function, as for protect.
 
         Local, but every rank declares the array, with the same name, type and size. Each element belongs to exactly
         one rank; otherwise the checkpoint fails and names the elements and ranks. restore reads only the part that the
@@ -446,12 +446,12 @@ class Session:
             for step in hf.steps(1000):
                 ...
 
-        The loop is collective. Each step begins with a point. With every, each multiple of it begins with a
-        checkpoint. The state there is that after the steps before: call neither point nor checkpoint in the loop.
+        The loop is collective. Each step begins with a point, and each multiple of every with a checkpoint, which
+        holds the state after the previous step. Call neither point nor checkpoint in the loop.
 
-        The number of the step is protected under name. The loop calls restore if the program has not; a program calls
-        it after this call, which protects. After a final checkpoint the loop raises Stopped, which ends the program
-        with exit code 75. Code behind the loop runs only when all steps are done. Raises OrderError after restore.
+        The number of the step is protected under name. The loop calls restore if the program has not; a program that
+        does calls it after steps. After a final checkpoint the loop raises Stopped, which ends the program with exit
+        code 75. Code after the loop runs only when all steps are done. Raises OrderError after restore.
         """
         if self.restored is not None:
             raise OrderError(
@@ -571,7 +571,7 @@ class Session:
 
     @property
     def stopped(self) -> bool:
-        """Whether the final checkpoint is durable. Local, from any thread."""
+        """Reports whether the final checkpoint is durable. Local, from any thread."""
         return self._lib.hf_stop_asked() != 0
 
     def finalize(self) -> None:
@@ -648,7 +648,7 @@ class Recovery:
 
 
 class Steps:
-    """Steps of a session: what Session.steps returns. It can be iterated once."""
+    """The steps of a session, which Session.steps returns. It can be iterated once."""
 
     def __init__(self, session: Session, start: int, stop: int, every: int, name: str) -> None:
         self._session = session
