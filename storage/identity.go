@@ -163,14 +163,3 @@ func DecodeOwner(b []byte) (s Owner) {
 	s.fields(format.Taking(&format.Decoder{B: b}))
 	return s
 }
-
-// identify makes a directory that has been locked one of this run. What FindOwners saw may have changed before that.
-func (s *Store) identify(ctx context.Context, l *levelState) error {
-	return level.ClaimRun(l, s.opt.Identity, func() error {
-		at := s.opt.owner(ctx, l.Name(), l.Path())
-		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
-			return err
-		}
-		return level.WriteAttempts(l, nil, 0) // attempts at another run's epochs do not count
-	})
-}

@@ -100,7 +100,14 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := s.guard.Take(ctx, l); err != nil {
 		return l, err
 	}
-	if err := s.identify(ctx, l); err != nil {
+	// What FindOwners saw may have changed before the directory was locked.
+	if err := level.ClaimRun(l, s.opt.Identity, func() error {
+		at := s.opt.owner(ctx, l.Name(), l.Path())
+		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
+			return err
+		}
+		return level.WriteAttempts(l, nil, 0) // attempts at another run's epochs do not count
+	}); err != nil {
 		return l, err
 	}
 	return l, errors.Join(l.ClearTemps(), level.BeginHistory(l))

@@ -178,11 +178,6 @@ func (o *Options) validate() error {
 			return err
 		}
 	}
-	return o.validateRedundancy()
-}
-
-// validateRedundancy checks the needs of the levels on other nodes.
-func (o *Options) validateRedundancy() error {
 	if o.Node != "" && len(o.Nodes) == o.Size && o.Nodes[o.Rank] != o.Node {
 		return badOption("Nodes", "has node %q for this rank, Node is %q", o.Nodes[o.Rank], o.Node)
 	}

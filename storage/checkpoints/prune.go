@@ -25,16 +25,6 @@ type PruneRules struct {
 	Stays func(e Epoch, dir, why string)
 }
 
-func (r *PruneRules) validate() error {
-	switch {
-	case r.Keep < 1:
-		return &level.OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, want at least 1 epoch", r.Keep)}
-	case r.KeepEvery < 0:
-		return &level.OptionError{Field: "KeepEvery", Reason: fmt.Sprintf("is %d; 0 means none", r.KeepEvery)}
-	}
-	return nil
-}
-
 // Prune removes the epochs that the rules do not keep from each of the
 // directories of a job that is not running: while it runs, the error is a
 // *BusyError. The last directory counts as the widest level.
@@ -47,8 +37,11 @@ func (r *PruneRules) validate() error {
 // It continues when something cannot be removed. The error says what it left,
 // beside the epochs that went.
 func Prune(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
-	if err := rules.validate(); err != nil {
-		return nil, err
+	switch {
+	case rules.Keep < 1:
+		return nil, &level.OptionError{Field: "Keep", Reason: fmt.Sprintf("is %d, want at least 1 epoch", rules.Keep)}
+	case rules.KeepEvery < 0:
+		return nil, &level.OptionError{Field: "KeepEvery", Reason: fmt.Sprintf("is %d; 0 means none", rules.KeepEvery)}
 	}
 	v, err := Open(ctx, dirs...)
 	if err != nil {

@@ -106,25 +106,21 @@ func (t *target) claim(ctx context.Context) error {
 	if err := t.guard.Take(ctx, t.Level); err != nil {
 		return err
 	}
-	if err := t.identify(ctx); err != nil {
-		return err
-	}
-	if t.shared {
-		return level.BeginHistory(t)
-	}
-	return errors.Join(t.ClearTemps(), level.BeginHistory(t))
-}
-
-// identify makes the directory one of the run whose epochs are copied there, if it has none of another run.
-func (t *target) identify(ctx context.Context) error {
-	return level.ClaimRun(t, t.info.Run, func() error {
+	// The directory becomes one of the run whose epochs are copied there, if it has none of another run.
+	if err := level.ClaimRun(t, t.info.Run, func() error {
 		w := level.OwnerOf(levelOf(ctx, t.Path(), nil))
 		if w.HasEpochs && !t.info.Run.Owns(w.Run) {
 			return &level.RunError{Level: t.Name(), Dir: t.Path(), Have: w.Run, Want: t.info.Run,
 				Other: "what is to be copied", Remedy: "copy to a directory of that run, or to a new one"}
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	if t.shared {
+		return level.BeginHistory(t)
+	}
+	return errors.Join(t.ClearTemps(), level.BeginHistory(t))
 }
 
 func (t *target) marker() format.Marker {

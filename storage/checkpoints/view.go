@@ -157,8 +157,14 @@ func (v *View) add(d *viewDir) error {
 			return &level.JobError{Level: d.Name(), Dir: d.Path(), Have: d.info.Job, Want: first.Job,
 				Other: "directory " + first.Dir}
 		}
-		if err := v.sameRun(d); err != nil {
-			return err
+		// A directory may not have epochs of another run than another one has.
+		for _, o := range v.dirs {
+			switch a, b := o.info.Run, d.info.Run; {
+			case a.Owns(b), b.Owns(a), !o.used, !d.used:
+				continue
+			}
+			return &level.RunError{Level: d.Name(), Dir: d.Path(), Have: d.info.Run, Want: o.info.Run,
+				Other: "level " + o.Name() + " in " + o.Path(), Remedy: "give the directories of one run"}
 		}
 		if d.info.Size != first.Size && !d.resizable() && !slices.ContainsFunc(v.dirs, (*viewDir).resizable) {
 			return &level.SizeError{Level: d.Name(), Dir: d.Path(), Have: d.info.Size, Want: first.Size,
@@ -166,19 +172,6 @@ func (v *View) add(d *viewDir) error {
 		}
 	}
 	v.dirs = append(v.dirs, d)
-	return nil
-}
-
-// sameRun refuses a directory with epochs of another run than another one has.
-func (v *View) sameRun(d *viewDir) error {
-	for _, o := range v.dirs {
-		switch a, b := o.info.Run, d.info.Run; {
-		case a.Owns(b), b.Owns(a), !o.used, !d.used:
-			continue
-		}
-		return &level.RunError{Level: d.Name(), Dir: d.Path(), Have: d.info.Run, Want: o.info.Run,
-			Other: "level " + o.Name() + " in " + o.Path(), Remedy: "give the directories of one run"}
-	}
 	return nil
 }
 

@@ -30,24 +30,6 @@ type agreement struct {
 	newest format.Epoch          // that all ranks have voted yes to
 }
 
-// committed notes the yes of all ranks.
-func (a *agreement) committed(e format.Epoch) {
-	a.newest = max(a.newest, e)
-	delete(a.unsure, e)
-	delete(a.failed, e)
-	if a.all != nil {
-		a.all[e] = true
-	}
-	// Epochs of a level come one after the other: the vote on an earlier one is
-	// over, and was not a yes.
-	for x := range a.unsure {
-		if x < e {
-			delete(a.unsure, x)
-			a.failed[x] = true
-		}
-	}
-}
-
 // unknown reports whether nothing is known of the other ranks' epochs.
 func (a *agreement) unknown() bool { return a.all == nil && a.newest == 0 }
 
@@ -67,7 +49,20 @@ func (l *Level) Committed(e format.Epoch, byAll bool) {
 	l.newest = max(l.newest, e)
 	switch {
 	case byAll:
-		l.agreed.committed(e)
+		l.agreed.newest = max(l.agreed.newest, e)
+		delete(l.agreed.unsure, e)
+		delete(l.agreed.failed, e)
+		if l.agreed.all != nil {
+			l.agreed.all[e] = true
+		}
+		// Epochs of a level come one after the other: the vote on an earlier one is
+		// over, and was not a yes.
+		for x := range l.agreed.unsure {
+			if x < e {
+				delete(l.agreed.unsure, x)
+				l.agreed.failed[x] = true
+			}
+		}
 	case e > l.agreed.newest:
 		l.agreed.unsure[e] = true
 	}

@@ -153,7 +153,13 @@ func (h *session) refuse(err error) error {
 func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) error {
 	switch op {
 	case wireSync:
-		return h.sync()
+		if h.f == nil {
+			return errNoFile
+		}
+		if err := h.endWrites(); err != nil {
+			return err
+		}
+		return h.f.Sync()
 	case wireSize:
 		if h.f == nil {
 			return errNoFile
@@ -178,16 +184,12 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 	if err != nil {
 		return err
 	}
-	h.use(rel)
-	return h.named(op, l, name, d, reply)
-}
-
-// use keeps Prune away from the epoch that a name lies in.
-func (h *session) use(name string) {
-	first, _, _ := strings.Cut(name, "/")
+	// Prune keeps away from the epoch that the name lies in.
+	first, _, _ := strings.Cut(rel, "/")
 	if e, ok := format.ParseEpochName(first); ok && h.uses[e] == nil {
 		h.uses[e] = h.v.host.InUse(e)
 	}
+	return h.named(op, l, name, d, reply)
 }
 
 func writes(op wireOp) bool {
@@ -342,15 +344,4 @@ func (h *session) endWrites() error {
 	err := h.failed
 	h.failed = nil
 	return err
-}
-
-// sync makes durable what was written, or says what went wrong with it.
-func (h *session) sync() error {
-	if h.f == nil {
-		return errNoFile
-	}
-	if err := h.endWrites(); err != nil {
-		return err
-	}
-	return h.f.Sync()
 }

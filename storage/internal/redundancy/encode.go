@@ -71,12 +71,17 @@ func Encode(ctx context.Context, from Places, m *format.Manifest, g *Group, core
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		fail(enc.run(ctx))
-		enc.endRows()
+		for _, c := range enc.rows {
+			close(c)
+		}
 	})
 	for j := range g.M {
 		wg.Go(func() {
 			if !slices.Contains(rows, j) {
-				enc.drop(j)
+				// No writer takes the blocks of this row.
+				for b := range enc.rows[j] {
+					b.done()
+				}
 				return
 			}
 			fail(write(ctx, j, []shard.Section{
@@ -133,7 +138,10 @@ func (e *stripeEncoder) run(ctx context.Context) error {
 	}
 	for off := int64(0); off < e.g.segment; off += parityBlock {
 		n := int(min(e.g.segment-off, parityBlock))
-		if err := e.read(data, off, n); err != nil {
+		// Beyond the end of a shard there are zeros.
+		if err := shard.Parallel(len(data), len(data), func(d int, _ *shard.Scratch) error {
+			return readSegment(e.data[d], int64(d)*e.g.segment+off, data[d][:n])
+		}); err != nil {
 			return err
 		}
 		if err := e.block(ctx, data, n); err != nil {
@@ -141,14 +149,6 @@ func (e *stripeEncoder) run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// read fills data with the block at off of each segment. Beyond the end of a
-// shard there are zeros.
-func (e *stripeEncoder) read(data [][]byte, off int64, n int) error {
-	return shard.Parallel(len(data), len(data), func(d int, _ *shard.Scratch) error {
-		return readSegment(e.data[d], int64(d)*e.g.segment+off, data[d][:n])
-	})
 }
 
 // readSegment reads from a shard that is followed by zeros.
@@ -191,20 +191,6 @@ func (e *stripeEncoder) block(ctx context.Context, data [][]byte, n int) error {
 		}
 	}
 	return nil
-}
-
-// drop takes the blocks of a row that has no writer.
-func (e *stripeEncoder) drop(j int) {
-	for b := range e.rows[j] {
-		b.done()
-	}
-}
-
-// endRows ends the blocks.
-func (e *stripeEncoder) endRows() {
-	for _, c := range e.rows {
-		close(c)
-	}
 }
 
 func (e *stripeEncoder) close() error {

@@ -82,11 +82,7 @@ func ParityGroups(nodes []string, data, parity int) ([][]int, error) {
 			groups = append(groups, layer[i*len(layer)/n:(i+1)*len(layer)/n])
 		}
 	}
-	return adopt(groups, rest, nodes)
-}
-
-// adopt adds each rank that is left to the smallest group without its node.
-func adopt(groups [][]int, rest []int, nodes []string) ([][]int, error) {
+	// Each rank that is left joins the smallest group without its node.
 	for i := range groups {
 		groups[i] = slices.Clone(groups[i])
 	}

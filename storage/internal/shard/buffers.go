@@ -129,12 +129,6 @@ func (b *Pool) Lease(ctx context.Context) (*lease, error) {
 	return l, nil
 }
 
-func (l *lease) retain() {
-	if l != nil {
-		l.refs.Add(1)
-	}
-}
-
 // Drop releases a hold; the last one returns the buffer.
 func (l *lease) Drop() {
 	if l != nil && l.refs.Add(-1) == 0 {

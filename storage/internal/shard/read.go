@@ -119,7 +119,7 @@ func (s *Copy) ReadChunk(ctx context.Context, i int, dst []byte, k *Scratch) err
 	}
 	stored := dst
 	if c.Codec != format.CodecRaw {
-		stored = k.stored(int(c.Stored))
+		stored = room(&k.a, int(c.Stored))
 	}
 	if err := format.ReadFull(x, stored, c.Off); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -133,7 +133,7 @@ func (s *Copy) ReadChunk(ctx context.Context, i int, dst []byte, k *Scratch) err
 		return x.corrupt(c, fmt.Sprintf("chunk %d: checksum does not match", i))
 	}
 	if c.Codec == format.CodecLZ4 {
-		if err := format.DecodeChunk(dst, stored, k.planes(len(dst)), c); err != nil {
+		if err := format.DecodeChunk(dst, stored, room(&k.b, len(dst)), c); err != nil {
 			return x.corrupt(c, err.Error())
 		}
 	}
@@ -194,10 +194,6 @@ type Scratch struct {
 	a, b, c []byte
 	strict  bool // check the checksum even if the hash covers the same bytes
 }
-
-func (k *Scratch) stored(n int) []byte { return room(&k.a, n) }
-
-func (k *Scratch) planes(n int) []byte { return room(&k.b, n) }
 
 // Whole is memory for a chunk.
 func (k *Scratch) Whole(n int) []byte { return room(&k.c, n) }

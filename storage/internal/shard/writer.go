@@ -245,7 +245,9 @@ func (w *Writer) Append(p []byte, from *lease) error {
 	pages := p[:len(p)&^(vfs.Align-1)]
 	for len(pages) > 0 {
 		m := min(len(pages), BlockBytes)
-		from.retain()
+		if from != nil {
+			from.refs.Add(1)
+		}
 		if err := w.submit(Block{P: pages[:m], Off: w.Off, From: from}); err != nil {
 			return err
 		}
