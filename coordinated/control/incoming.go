@@ -50,7 +50,11 @@ func (p *Plane) receive(c net.Conn, admitted func()) {
 	}
 	switch why {
 	case purposeStream:
-		p.offer(rank, c)
+		select {
+		case p.streams <- Stream{tracked{c, p}, rank}:
+		case <-p.ctx.Done():
+			p.forget(c)
+		}
 		return
 	case purposeClient:
 		p.offerClient(c)

@@ -40,14 +40,6 @@ func (p *Plane) Accept(ctx context.Context) (Stream, error) {
 	}
 }
 
-func (p *Plane) offer(rank int, c net.Conn) {
-	select {
-	case p.streams <- Stream{tracked{c, p}, rank}:
-	case <-p.ctx.Done():
-		p.forget(c)
-	}
-}
-
 // tracked takes a connection off the plane's list when it is closed.
 type tracked struct {
 	net.Conn

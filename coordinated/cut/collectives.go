@@ -55,12 +55,6 @@ func (rs reaches) add(child int, s Standing) {
 	}
 }
 
-func (rs reaches) addOwn(colls []Coll) {
-	for _, c := range colls {
-		rs.add(-1, Standing{Comm: c.Comm, Size: c.Size, Members: 1, Min: c.Entered, Max: c.Entered})
-	}
-}
-
 // above lists, in order of name, the communicators for the ranks above: those with members elsewhere.
 func (rs reaches) above() []Standing {
 	var out []Standing

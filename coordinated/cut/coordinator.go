@@ -62,12 +62,6 @@ func (m *Machine) done(e Epoch, failed bool) {
 	m.start()
 }
 
-// allReady notes whether all ranks are parked.
-func (m *Machine) allReady(yes bool) {
-	m.root.ready = yes
-	m.tryFreeze()
-}
-
 // tryFreeze opens a round, after a failed one not before the pause: ranks that keep disagreeing would otherwise vote
 // all the time.
 func (m *Machine) tryFreeze() {
@@ -89,7 +83,9 @@ func (r *coordinator) backOff(now time.Duration) {
 // again or the epoch given up.
 func (m *Machine) tick() {
 	if m.phase == parking || m.phase == frozen {
-		m.flushNews()
+		for i := range m.boxes {
+			m.flush(i)
+		}
 	}
 	if m.phase == parking && m.atPoint {
 		m.needs.age(m.now, m.cfg.Patience)

@@ -83,12 +83,7 @@ func (m *Machine) captured(ev Captured) {
 	}
 	m.atPoint = m.finished
 	m.colls = ev.Colls
-	m.rest()
-}
-
-// rest ends an epoch on this rank, and begins the next one if it has been opened
-// meanwhile.
-func (m *Machine) rest() {
+	// The next epoch begins, if it has been opened meanwhile.
 	m.phase = idle
 	switch e := m.next; {
 	case m.root != nil:

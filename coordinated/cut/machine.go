@@ -3,6 +3,7 @@ package cut
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -27,20 +28,6 @@ type Config struct {
 	Timeout time.Duration
 	// Last is the number of the last epoch that is taken already.
 	Last Epoch
-}
-
-func (c *Config) validate() error {
-	if c.Size < 1 || c.Rank < 0 || c.Rank >= c.Size {
-		return fmt.Errorf("cut: rank %d is not in 0..%d", c.Rank, c.Size-1)
-	}
-	if (c.Rank == 0) != (c.Parent < 0) {
-		return fmt.Errorf("cut: rank %d has parent %d; rank 0 and only rank 0 is the root", c.Rank, c.Parent)
-	}
-	c.HintSpan = cmp.Or(c.HintSpan, 4)
-	if c.Patience == 0 {
-		c.Patience = 20 * time.Millisecond
-	}
-	return nil
 }
 
 // phase is how far a machine is with an epoch.
@@ -96,8 +83,15 @@ type Machine struct {
 
 // New returns a machine that has seen nothing yet.
 func New(cfg Config) (*Machine, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
+	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
+		return nil, fmt.Errorf("cut: rank %d is not in 0..%d", cfg.Rank, cfg.Size-1)
+	}
+	if (cfg.Rank == 0) != (cfg.Parent < 0) {
+		return nil, fmt.Errorf("cut: rank %d has parent %d; rank 0 and only rank 0 is the root", cfg.Rank, cfg.Parent)
+	}
+	cfg.HintSpan = cmp.Or(cfg.HintSpan, 4)
+	if cfg.Patience == 0 {
+		cfg.Patience = 20 * time.Millisecond
 	}
 	m := &Machine{cfg: cfg, epoch: cfg.Last, max: maxima{}}
 	if cfg.Rank == 0 {
@@ -121,7 +115,7 @@ func (m *Machine) Resting() bool {
 }
 
 // Interest names the ranks for which Arrived.Sent is wanted.
-func (m *Machine) Interest() []int { return m.needs.ranks() }
+func (m *Machine) Interest() []int { return slices.Sorted(maps.Keys(m.needs.of)) }
 
 // Round is the number of the last freeze this rank was asked to vote in.
 func (m *Machine) Round() uint64 { return m.vote.round }
@@ -257,7 +251,9 @@ func (m *Machine) direct(ev Received) {
 	case kindNeed:
 		m.need(msg, ev.Sent)
 	case KindRetract:
-		m.retracted(msg)
+		if m.needs.newer(msg) {
+			delete(m.needs.of, msg.Rank)
+		}
 	case kindElected:
 		m.outcome(msg)
 	}

@@ -1,8 +1,6 @@
 package cut
 
 import (
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -25,8 +23,6 @@ const never = time.Duration(-1)
 // useless reports that no message in flight can help the blocked rank: there is none, or it has ignored them for all of
 // its patience.
 func (d *need) useless() bool { return d.sent <= d.had+d.dead }
-
-func (n *needs) ranks() []int { return slices.Sorted(maps.Keys(n.of)) }
 
 // arrived takes in how much was sent before this rank came to its Point.
 func (n *needs) arrived(counts map[int]uint64) {
@@ -89,11 +85,4 @@ func (m *Machine) need(msg Message, sent uint64) {
 		d.had = sent // the election has considered all earlier messages
 	}
 	m.evaluate()
-}
-
-// retracted takes in that it no longer is.
-func (m *Machine) retracted(msg Message) {
-	if m.needs.newer(msg) {
-		delete(m.needs.of, msg.Rank)
-	}
 }

@@ -73,10 +73,3 @@ func (m *Machine) flush(i int) {
 		b.pending = nil
 	}
 }
-
-// flushNews is for the tick.
-func (m *Machine) flushNews() {
-	for i := range m.boxes {
-		m.flush(i)
-	}
-}

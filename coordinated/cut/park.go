@@ -51,7 +51,9 @@ func (m *Machine) ownAnswer() {
 		a.min = min(a.min, m.points)
 		a.max = max(a.max, m.points)
 	}
-	m.reach.addOwn(m.colls)
+	for _, c := range m.colls {
+		m.reach.add(-1, Standing{Comm: c.Comm, Size: c.Size, Members: 1, Min: c.Entered, Max: c.Entered})
+	}
 	m.passAnswer()
 }
 
@@ -213,7 +215,8 @@ func (m *Machine) release() {
 func (m *Machine) report(again bool) {
 	yes := m.atPoint && m.ready.all()
 	if m.root != nil {
-		m.allReady(yes)
+		m.root.ready = yes
+		m.tryFreeze()
 		return
 	}
 	if yes == m.ready.sent && !again {

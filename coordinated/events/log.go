@@ -219,7 +219,10 @@ func (l *Log) fail(missing uint64, err error) {
 func (l *Log) run() {
 	defer close(l.done)
 	if m, ok := l.out.(*member); ok {
-		m.meet()
+		// The first rank is there now: after a restart that is refused it leaves soon.
+		if err := m.dial(); err != nil {
+			m.opt.Logger.Debug("holdfast: the rank that writes this node's event log is not there", "error", err)
+		}
 	}
 	open := true
 	for open {

@@ -194,14 +194,6 @@ type member struct {
 // open does nothing: the first rank may not be there yet.
 func (m *member) open() error { return nil }
 
-// meet reaches the first rank while it is there: after a restart that is refused it leaves soon, and one that looks for
-// it only then waits in vain.
-func (m *member) meet() {
-	if err := m.dial(); err != nil {
-		m.opt.Logger.Debug("holdfast: the rank that writes this node's event log is not there", "error", err)
-	}
-}
-
 func (m *member) write(batch []Event) (written int, err error) {
 	if m.own == nil {
 		n, err, gone := m.send(batch)

@@ -214,7 +214,10 @@ func (a *Agent) run() {
 		case <-a.watchdog.tick.C:
 			a.lookForWaits()
 		case <-tick.C:
-			a.tick()
+			if !a.machine.Parked() || a.Endpoint.Concurrent() { // other threads go on
+				a.step(a.sample())
+			}
+			a.step(cut.Tick{Now: time.Since(a.begin)})
 		}
 	}
 }
@@ -272,7 +275,15 @@ func (a *Agent) Library(ctx context.Context, since time.Time) error {
 // the program for cost; err is the reason for which it reached no level.
 func (a *Agent) Freed(ctx context.Context, e cut.Epoch, cost time.Duration, err error) error {
 	return a.Do(ctx, func() {
-		a.countFailed(err)
+		// At rank 0, too many epochs in a row that reached no level end the job.
+		if a.failedInRow++; err == nil {
+			a.failedInRow = 0
+		}
+		if a.MaxFailed > 0 && a.failedInRow >= a.MaxFailed && a.ctx.Err() == nil {
+			a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.Topology.Rank,
+				Stage: Aborted(fmt.Errorf("%d consecutive checkpoints reached no level, and max_failed is %d: %w",
+					a.failedInRow, a.MaxFailed, err))})
+		}
 		a.step(cut.Done{Epoch: e, Failed: err != nil})
 		a.Triggers.Over(cost)
 	})
@@ -289,17 +300,4 @@ func (a *Agent) PutOff(ctx context.Context, e cut.Epoch, stop bool, in time.Dura
 		}
 		a.step(cut.Done{Epoch: e, Failed: true})
 	})
-}
-
-// countFailed counts the epochs in a row that came to no level, at rank 0, and ends the job
-// when there are too many.
-func (a *Agent) countFailed(err error) {
-	if a.failedInRow++; err == nil {
-		a.failedInRow = 0
-	}
-	if a.MaxFailed > 0 && a.failedInRow >= a.MaxFailed && a.ctx.Err() == nil {
-		a.leave(-1, cut.Message{Kind: cut.KindLost, Rank: a.Topology.Rank,
-			Stage: Aborted(fmt.Errorf("%d consecutive checkpoints reached no level, and max_failed is %d: %w",
-				a.failedInRow, a.MaxFailed, err))})
-	}
 }

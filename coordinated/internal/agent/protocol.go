@@ -93,13 +93,6 @@ func (a *Agent) send(to int, msg cut.Message) {
 	}
 }
 
-func (a *Agent) tick() {
-	if !a.machine.Parked() || a.Endpoint.Concurrent() { // other threads go on
-		a.step(a.sample())
-	}
-	a.step(cut.Tick{Now: time.Since(a.begin)})
-}
-
 // arrive runs for the main thread when it reaches a Point. The epoch may be
 // over by then; the machine releases it in that case.
 func (a *Agent) arrive() {

@@ -46,7 +46,12 @@ func (a *Agent) signOfLife() {
 	if act := a.Endpoint.Activity(); act.Seq != a.callSeq {
 		a.callSeq, a.callSince = act.Seq, time.Now()
 	}
-	a.lookIdle()
+	// A later look can then tell a rank that polls from one that computes.
+	_, polls := a.Endpoint.Polling()
+	if points := a.Thread.Points.Load(); points != a.idlePoints || a.idleSince.IsZero() {
+		a.idlePoints, a.idleSince = points, time.Now()
+	}
+	a.idlePolls = polls
 	a.Events.Emit(events.Event{Name: events.Alive, Points: a.Thread.Points.Load()})
 }
 

@@ -53,15 +53,6 @@ func (a *Agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 	return since
 }
 
-// lookIdle records polls and Points, so that a later look can tell a rank that polls from one that computes.
-func (a *Agent) lookIdle() {
-	_, polls := a.Endpoint.Polling()
-	if points := a.Thread.Points.Load(); points != a.idlePoints || a.idleSince.IsZero() {
-		a.idlePoints, a.idleSince = points, time.Now()
-	}
-	a.idlePolls = polls
-}
-
 // stageStatus begins the stages that ask all ranks how they are.
 const stageStatus = "status "
 
