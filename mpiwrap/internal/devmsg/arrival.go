@@ -94,8 +94,19 @@ func (a *Arrival) Step(wait bool) (bool, error) {
 		a.receiveAccepted()
 	}
 	for a.done == nil {
-		if err := a.post(); err != nil {
-			return false, err
+		for ; a.posted < a.Header.Pieces() && len(a.ahead) < atATime; a.posted++ {
+			in := incoming{}
+			in.off, in.n = a.Header.Piece(a.posted)
+			if in.off+in.n <= len(a.to.Buf) {
+				in.b = a.to.Buf[in.off : in.off+in.n]
+			} else {
+				in.ownMemory()
+			}
+			var err error
+			if in.h, err = a.p.irecv(&a.Header, in.b); err != nil {
+				return false, err
+			}
+			a.ahead = append(a.ahead, in)
 		}
 		if a.received == a.Header.Pieces() {
 			a.pin.Unpin()
@@ -120,25 +131,6 @@ func (a *Arrival) Step(wait bool) (bool, error) {
 
 // Err returns the error of a message that is there.
 func (a *Arrival) Err() error { return a.err }
-
-// post has MPI receive the next pieces.
-func (a *Arrival) post() error {
-	for ; a.posted < a.Header.Pieces() && len(a.ahead) < atATime; a.posted++ {
-		in := incoming{}
-		in.off, in.n = a.Header.Piece(a.posted)
-		if in.off+in.n <= len(a.to.Buf) {
-			in.b = a.to.Buf[in.off : in.off+in.n]
-		} else {
-			in.ownMemory()
-		}
-		var err error
-		if in.h, err = a.p.irecv(&a.Header, in.b); err != nil {
-			return err
-		}
-		a.ahead = append(a.ahead, in)
-	}
-	return nil
-}
 
 // receiveFirst ends the receive of the next piece, if it is there or with wait.
 func (a *Arrival) receiveFirst(wait bool) (ok bool, err error) {

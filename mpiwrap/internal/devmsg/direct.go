@@ -121,7 +121,11 @@ func (p *Port) try(w *way, mem Memory, n int, in bool) (back error) {
 	if mem.Read(have) != nil {
 		return nil // the message has the reason
 	}
-	host := opposite(have)
+	// host differs from have in every byte.
+	host := make([]byte, len(have))
+	for i := range have {
+		host[i] = ^have[i]
+	}
 	tried, err := false, error(nil)
 	lent := mem.Lend(nil, func(at uintptr) error {
 		tried = true
@@ -153,15 +157,6 @@ func (p *Port) try(w *way, mem Memory, n int, in bool) (back error) {
 		w.bytes = n
 	}
 	return back
-}
-
-// opposite differs from b in every byte.
-func opposite(b []byte) []byte {
-	c := make([]byte, len(b))
-	for i := range b {
-		c[i] = ^b[i]
-	}
-	return c
 }
 
 // trialFailed is the reason why messages of a device go through host memory.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,7 +108,9 @@ func (p *Port) sweep() (unsent, late int) {
 	}
 	clear(p.sending[len(rest):])
 	p.sending = rest
-	p.sweepCTS()
+	// Every CTS that MPI is done with goes.
+	over := func(c *cts) bool { return c.over(p.Driver) }
+	p.ctsSent, p.ctsLate = slices.DeleteFunc(p.ctsSent, over), slices.DeleteFunc(p.ctsLate, over)
 	return len(rest) + len(p.ctsSent), len(p.ctsLate)
 }
 

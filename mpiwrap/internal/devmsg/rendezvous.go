@@ -3,7 +3,6 @@ package devmsg
 import (
 	"encoding/binary"
 	"runtime"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -119,12 +118,6 @@ func (p *Port) sendCTS(h *Header, now bool) {
 	p.mu.Lock()
 	p.ctsSent = append(p.ctsSent, c)
 	p.mu.Unlock()
-}
-
-// sweepCTS forgets every CTS that MPI is done with. The caller holds mu.
-func (p *Port) sweepCTS() {
-	over := func(c *cts) bool { return c.over(p.Driver) }
-	p.ctsSent, p.ctsLate = slices.DeleteFunc(p.ctsSent, over), slices.DeleteFunc(p.ctsLate, over)
 }
 
 // DropCTS withdraws the receives of CTS that no rank will send: all communication is over.

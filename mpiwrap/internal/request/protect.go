@@ -192,7 +192,16 @@ func wakeAny(rs []*Request) error {
 		if err := r.wake(); err != nil || r.c.rank.unposted == nil {
 			return err
 		}
-		return lostAmong(rs)
+		// A request that a restart has lost waits for nothing.
+		for _, r := range rs {
+			if r == nil || r.work == nil || r.state != idle || r.order != 0 {
+				continue
+			}
+			if text := r.lostAtRestart(); text != "" {
+				return r.c.Fail("Wait", r.peer, r.tag, ErrRequest, text)
+			}
+		}
+		return nil
 	}
 	return nil
 }

@@ -217,20 +217,6 @@ func (r *Request) lostAtRestart() string {
 	return ""
 }
 
-// lostAmong finds a request among several that waits for nothing because a restart
-// has lost it.
-func lostAmong(rs []*Request) error {
-	for _, r := range rs {
-		if r == nil || r.work == nil || r.state != idle || r.order != 0 {
-			continue
-		}
-		if text := r.lostAtRestart(); text != "" {
-			return r.c.Fail("Wait", r.peer, r.tag, ErrRequest, text)
-		}
-	}
-	return nil
-}
-
 // NonePosted returns an error if the program has a receive under way. One that is posted before a record is loaded
 // may have got a message of this run in place of an earlier one that the record has.
 func (s *Rank) NonePosted() error {

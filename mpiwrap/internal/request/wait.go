@@ -200,7 +200,13 @@ func waitAny(rs []*Request) (int, Status, error) {
 		return i, st, err
 	}
 	if slices.ContainsFunc(rs, func(r *Request) bool { return r.live() && r.rest != nil }) {
-		return pollAny(rs)
+		// MPI cannot wait for these in one call.
+		for {
+			if i, st, ok, err := testAny(rs); ok || err != nil {
+				return i, st, err
+			}
+			runtime.Gosched()
+		}
 	}
 	s := rs[slices.IndexFunc(rs, (*Request).live)].c.rank
 	b := s.takeBatch()
@@ -221,16 +227,6 @@ func waitAny(rs []*Request) (int, Status, error) {
 	r.completed(st, err, waiting)
 	out, err := r.consume()
 	return slices.Index(rs, r), out, err
-}
-
-// pollAny is waitAny for lists that MPI cannot wait for in one call.
-func pollAny(rs []*Request) (int, Status, error) {
-	for {
-		if i, st, ok, err := testAny(rs); ok || err != nil {
-			return i, st, err
-		}
-		runtime.Gosched()
-	}
 }
 
 // testAny consumes the first request that is complete now.
