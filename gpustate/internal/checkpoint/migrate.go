@@ -15,18 +15,6 @@ import (
 // new device, whose handle takes the place of the first one's at the end.
 type migration struct{ plan }
 
-func newMigration(d *State, to *Session, w *Stopwatch) *migration {
-	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.Table.Record(), to: map[uint64]*object.Entry{}, watch: w}}
-	m.bytes = m.copies
-	for i, e := range d.List {
-		there := object.NewEntry(e.Table, moved(&m.rec.Objects[i]))
-		there.Host, there.Borrowed = e.Host, true
-		m.to[e.Record.ID] = there
-		m.fresh = append(m.fresh, there)
-	}
-	return m
-}
-
 // check looks at every object before the first one is made.
 func (m *migration) check() error {
 	var mems []*record.Object
@@ -139,8 +127,20 @@ func (m *migration) source(e *object.Entry) func(dst []byte, off int64) error {
 	}
 }
 
-// change switches to the new handles and releases the old ones. The old session is the caller's to release.
-func (m *migration) change() error {
+// Move moves all objects of the device, which is stopped, to another one. On failure they stay. The old
+// session is the caller's to release.
+func (d *State) Move(ctx context.Context, to *Session, w *Stopwatch) error {
+	m := &migration{plan{op: "migrate", d: d, s: to, rec: d.Table.Record(), to: map[uint64]*object.Entry{}, watch: w}}
+	m.bytes = m.copies
+	for i, e := range d.List {
+		there := object.NewEntry(e.Table, moved(&m.rec.Objects[i]))
+		there.Host, there.Borrowed = e.Host, true
+		m.to[e.Record.ID] = there
+		m.fresh = append(m.fresh, there)
+	}
+	if err := m.carryOut(ctx); err != nil {
+		return errors.Join(err, m.undo())
+	}
 	var errs []error
 	for i := len(m.d.List) - 1; i >= 0; i-- {
 		e := m.d.List[i]
@@ -153,15 +153,6 @@ func (m *migration) change() error {
 	m.d.Session = m.s
 	m.d.Generation.Add(1)
 	return errors.Join(errs...)
-}
-
-// Move moves all objects of the device, which is stopped, to another one. On failure they stay.
-func (d *State) Move(ctx context.Context, to *Session, w *Stopwatch) error {
-	m := newMigration(d, to, w)
-	if err := m.carryOut(ctx); err != nil {
-		return errors.Join(err, m.undo())
-	}
-	return m.change()
 }
 
 // SourceBuilds lists the programs that the device runs from their sources although they have a binary form for its API.

@@ -16,7 +16,14 @@ import (
 // Restore brings a record to the device, which is stopped. It calls then, if it is set, when all is restored.
 func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error,
 	then func(p *restoration)) error {
-	if err := d.dropUnclaimed(); err != nil {
+	// Objects of an earlier Restore that the program has not asked for are released.
+	old := &plan{d: d, s: d.Session}
+	for _, e := range d.List {
+		if !e.Claimed && !e.Released.Load() {
+			old.fresh = append(old.fresh, e)
+		}
+	}
+	if err := old.undo(); err != nil {
 		return err
 	}
 	p := newRestore(d, r, read)
@@ -51,18 +58,6 @@ func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, 
 		then(p)
 	}
 	return nil
-}
-
-// dropUnclaimed releases the objects of an earlier Restore that the program has not asked for; the
-// device is stopped.
-func (d *State) dropUnclaimed() error {
-	old := &plan{d: d, s: d.Session}
-	for _, e := range d.List {
-		if !e.Claimed && !e.Released.Load() {
-			old.fresh = append(old.fresh, e)
-		}
-	}
-	return old.undo()
 }
 
 // finish gives all new objects their places in the device, and all kernels their

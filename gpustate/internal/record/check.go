@@ -9,8 +9,19 @@ import (
 // check finds records that decode but describe impossible objects.
 func (r *Record) check(version uint32) error {
 	if version >= 2 {
-		if err := r.checkOrdinals(); err != nil {
-			return err
+		// Each object can be told from all others.
+		type place struct {
+			kind            string
+			parent, ordinal uint64
+		}
+		taken := map[place]bool{}
+		for i := range r.Objects {
+			o := &r.Objects[i]
+			at := place{o.Kind(), o.Parent(), o.Ordinal}
+			if (o.Ordinal == 0) != (o.Name != "") || o.Name == "" && taken[at] {
+				return fmt.Errorf("%w: %s %d is number %d without a name", ErrCorrupt, o.Kind(), o.ID, o.Ordinal)
+			}
+			taken[at] = true
 		}
 	}
 	seen, all := map[uint64]*Object{}, map[uint64]*Object{}
@@ -28,24 +39,6 @@ func (r *Record) check(version uint32) error {
 			return fmt.Errorf("%w: %s %q: %w", ErrCorrupt, o.Kind(), o.Name, err)
 		}
 		seen[o.ID] = o
-	}
-	return nil
-}
-
-// checkOrdinals makes sure that each object can be told from all others.
-func (r *Record) checkOrdinals() error {
-	type place struct {
-		kind            string
-		parent, ordinal uint64
-	}
-	taken := map[place]bool{}
-	for i := range r.Objects {
-		o := &r.Objects[i]
-		at := place{o.Kind(), o.Parent(), o.Ordinal}
-		if (o.Ordinal == 0) != (o.Name != "") || o.Name == "" && taken[at] {
-			return fmt.Errorf("%w: %s %d is number %d without a name", ErrCorrupt, o.Kind(), o.ID, o.Ordinal)
-		}
-		taken[at] = true
 	}
 	return nil
 }

@@ -77,7 +77,18 @@ func (o *Object) fields(f *codec.Fields, version uint32) {
 	f.Uint(&tag, &o.ID)
 	f.Str(&o.Name)
 	if f.Reading {
-		o.setKind(tag)
+		switch tag {
+		case tagMem:
+			o.Mem = &Mem{}
+		case tagSampler:
+			o.Sampler = &driver.SamplerDesc{}
+		case tagProgram:
+			o.Program = &Program{}
+		case tagKernel:
+			o.Kernel = &Kernel{}
+		case tagQueue:
+			o.Queue = &Queue{}
+		}
 	}
 	switch {
 	case o.Mem != nil:
@@ -123,21 +134,6 @@ func (o *Object) tag() uint64 {
 		return tagQueue
 	}
 	return 0
-}
-
-func (o *Object) setKind(tag uint64) {
-	switch tag {
-	case tagMem:
-		o.Mem = &Mem{}
-	case tagSampler:
-		o.Sampler = &driver.SamplerDesc{}
-	case tagProgram:
-		o.Program = &Program{}
-	case tagKernel:
-		o.Kernel = &Kernel{}
-	case tagQueue:
-		o.Queue = &Queue{}
-	}
 }
 
 // PassMem passes a memory object, in records and in messages.

@@ -72,7 +72,20 @@ func (s *Session) doBatch() {
 	done, err := b.driver.Do(b.steps)
 	s.did(b.of[:done])
 	if err != nil {
-		s.finish(done, err)
+		// What the driver has not done is done step by step; the first step failed.
+		for i, of := range s.batch.of[done:] {
+			step := &s.batch.steps[done+i]
+			switch {
+			case of.queue == nil && i == 0:
+				of.kernel.refuse(step.Index, err)
+			case of.queue == nil:
+				s.setArg(of.kernel, step.Index, step.Arg)
+			case i == 0:
+				of.queue.add(of.kernel.launched(0, err))
+			default:
+				s.launch(of.queue, of.kernel, step.Grid)
+			}
+		}
 	}
 	clear(b.steps) // they hold what the client may release
 	clear(b.of)
@@ -88,23 +101,6 @@ func (s *Session) did(of []batched) {
 		}
 		if of = of[n:]; q != nil {
 			q.addQuiet(int64(n))
-		}
-	}
-}
-
-// finish does step by step what the driver has not: the one of number at failed with err.
-func (s *Session) finish(at int, err error) {
-	for i, of := range s.batch.of[at:] {
-		step := &s.batch.steps[at+i]
-		switch {
-		case of.queue == nil && i == 0:
-			of.kernel.refuse(step.Index, err)
-		case of.queue == nil:
-			s.setArg(of.kernel, step.Index, step.Arg)
-		case i == 0:
-			of.queue.add(of.kernel.launched(0, err))
-		default:
-			s.launch(of.queue, of.kernel, step.Grid)
 		}
 	}
 }

@@ -89,8 +89,17 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	if m.Event == 0 {
 		return fmt.Errorf("%w: a transfer without an event", wire.ErrProtocol)
 	}
-	if err := o.reach(m); err != nil {
-		return err
+	ok := false
+	switch m.Form {
+	case wire.FormImage:
+		ok = o.has(m.Region) && int64(m.Region.Pixels())*o.pixel == m.Bytes
+	case wire.FormRect:
+		ok = !o.isImage() && m.At.Fits(m.Size, o.bytes) && m.Size.Bytes() == m.Bytes
+	default:
+		ok = o.holds(m.Off, m.Bytes)
+	}
+	if !ok {
+		return fmt.Errorf("%w: a piece outside of its object", wire.ErrProtocol)
 	}
 	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), unawaited: m.Unawaited,
 		piece: &piece{slot: m.Slot}}
@@ -146,23 +155,6 @@ func (o *mem) has(r driver.Region) bool { return o.isImage() && r.Within(o.image
 // holds reports whether n bytes from off on lie within the buffer.
 func (o *mem) holds(off, n int64) bool {
 	return !o.isImage() && off >= 0 && off <= o.bytes && n <= o.bytes-off
-}
-
-// reach reports whether a piece lies within the object.
-func (o *mem) reach(m *wire.Transfer) error {
-	ok := false
-	switch m.Form {
-	case wire.FormImage:
-		ok = o.has(m.Region) && int64(m.Region.Pixels())*o.pixel == m.Bytes
-	case wire.FormRect:
-		ok = !o.isImage() && m.At.Fits(m.Size, o.bytes) && m.Size.Bytes() == m.Bytes
-	default:
-		ok = o.holds(m.Off, m.Bytes)
-	}
-	if !ok {
-		return fmt.Errorf("%w: a piece outside of its object", wire.ErrProtocol)
-	}
-	return nil
 }
 
 // doSetArg keeps what the API says about an argument for the next launch.

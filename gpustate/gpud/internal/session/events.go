@@ -26,15 +26,6 @@ func (e *event) over() bool { return e.last && e.left == 0 }
 // isReported reports whether the client knows that the command is complete.
 func (e *event) isReported() bool { return e.last && e.unreported == 0 }
 
-func (e *event) release(drv driver.Device) {
-	for _, n := range e.natives {
-		if n != 0 {
-			drv.ReleaseEvent(n)
-		}
-	}
-	e.natives = nil
-}
-
 // maxFailed bounds the failed events that are kept for a client that never
 // forgets them.
 const maxFailed = 4096
@@ -154,7 +145,12 @@ func (s *Session) dropEvent(id driver.Event, e *event) {
 	if !e.over() || e.users > 0 {
 		return
 	}
-	e.release(s.drv)
+	for _, n := range e.natives {
+		if n != 0 {
+			s.drv.ReleaseEvent(n)
+		}
+	}
+	e.natives = nil
 	if e.unreported == 0 && (e.err == nil || e.forgotten) {
 		delete(s.events, id)
 	}

@@ -37,8 +37,14 @@ func confine() error {
 	runtime.LockOSThread()
 	const self = "/proc/self/exe" // the binary that runs, whatever is at its path by now
 	for r, most := range map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 4096, unix.RLIMIT_FSIZE: 4 << 30} {
-		if err := lowerLimit(r, most); err != nil {
-			return err
+		var l unix.Rlimit
+		if err := unix.Getrlimit(r, &l); err != nil {
+			return fmt.Errorf("read a limit: %w", err)
+		}
+		l.Max = min(l.Max, most)
+		l.Cur = min(l.Cur, l.Max)
+		if err := unix.Setrlimit(r, &l); err != nil {
+			return fmt.Errorf("set a limit: %w", err)
 		}
 	}
 	if err := dropCapabilities(); err != nil {
@@ -52,19 +58,6 @@ func confine() error {
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, confineEnv+"=") })
 	return fmt.Errorf("start the confined worker: %w", syscall.Exec(self, os.Args, append(env, confinedEnv+"=1")))
-}
-
-func lowerLimit(resource int, most uint64) error {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(resource, &l); err != nil {
-		return fmt.Errorf("read a limit: %w", err)
-	}
-	l.Max = min(l.Max, most)
-	l.Cur = min(l.Cur, l.Max)
-	if err := unix.Setrlimit(resource, &l); err != nil {
-		return fmt.Errorf("set a limit: %w", err)
-	}
-	return nil
 }
 
 // dropCapabilities leaves root no privileges behind the next start of a program.
