@@ -84,22 +84,6 @@ func (h *hub) meet(ctx context.Context, r *rank) (g *group, missing []int, err e
 	return nil, missing, err
 }
 
-// gather is Allgather among the group.
-func (g *group) gather(r *rank, all, mine []byte) error {
-	c := &contribution{all: all, mine: mine, done: make(chan error, 1)}
-	if _, err := g.join(r, c); err != nil {
-		return err
-	}
-	select {
-	case err := <-c.done:
-		return err
-	case <-g.whole.Done():
-		return errBroken
-	case <-r.s.disconnected:
-		return errDisconnected
-	}
-}
-
 // join adds a contribution; the last one releases all ranks.
 func (g *group) join(r *rank, c *contribution) (complete bool, err error) {
 	g.mu.Lock()

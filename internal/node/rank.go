@@ -107,7 +107,18 @@ func (r *rank) Allgather(all, mine []byte) error {
 	if r.gathers {
 		return r.gather(context.Background(), all, mine)
 	}
-	return r.group.gather(r, all, mine)
+	c := &contribution{all: all, mine: mine, done: make(chan error, 1)}
+	if _, err := r.group.join(r, c); err != nil {
+		return err
+	}
+	select {
+	case err := <-c.done:
+		return err
+	case <-r.group.whole.Done():
+		return errBroken
+	case <-r.s.disconnected:
+		return errDisconnected
+	}
 }
 
 func (r *rank) gather(ctx context.Context, all, mine []byte) error {

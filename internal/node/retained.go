@@ -96,16 +96,6 @@ func (s *session) each(do func(ck *coordinated.Proxy, r *arenas)) {
 	do(s.ck, s.rank.arenas)
 }
 
-// retainShards notes the epochs that the Checkpointers of a disconnected rank have in memory.
-func (s *session) retainShards() {
-	s.each(func(ck *coordinated.Proxy, r *arenas) {
-		shard := ck.Retain()
-		r.mu.Lock()
-		r.forNext = shard
-		r.mu.Unlock()
-	})
-}
-
 // finalize closes the Checkpointers. If another rank is lost before all have called it, the job starts again: the
 // memory is retained for that, and for a rank whose client disconnects before.
 func (s *session) finalize() error {

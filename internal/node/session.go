@@ -272,7 +272,11 @@ func (s *session) refuse(err error) {
 		code = wire.CodeLost
 	}
 	_ = s.conn.write(wire.Error(code, err.Error())) // it may have disconnected
-	s.awaitHangUp()
+	// The client has a second to read the error and to close the connection by itself.
+	select {
+	case <-s.disconnected:
+	case <-time.After(time.Second):
+	}
 	if code == wire.CodeLost {
 		time.Sleep(survivors)
 		s.conn.kill()
@@ -386,14 +390,6 @@ func (s *session) logNotOpened(err error) {
 	}
 }
 
-// awaitHangUp gives the client a second to read an error and to close the connection by itself.
-func (s *session) awaitHangUp() {
-	select {
-	case <-s.disconnected:
-	case <-time.After(time.Second):
-	}
-}
-
 // abortOnDisconnect aborts the job when the client disconnects before hf_finalize.
 func (s *session) abortOnDisconnect() {
 	<-s.disconnected
@@ -404,7 +400,12 @@ func (s *session) abortOnDisconnect() {
 		s.log.Error("holdfast node: a rank has ended", "pid", s.conn.pid, "error", s.failure())
 	}
 	s.waitDurable()
-	s.retainShards()
+	s.each(func(ck *coordinated.Proxy, r *arenas) {
+		shard := ck.Retain()
+		r.mu.Lock()
+		r.forNext = shard
+		r.mu.Unlock()
+	})
 	for _, ck := range s.checkpointers() {
 		ck.AbortDuring(s.failure(), s.idle) // a request may be under way
 	}

@@ -38,8 +38,13 @@ func newExport() *cobra.Command {
 			if x.from, err = verb.Dirs(cmd, x.from); err != nil {
 				return err
 			}
-			if err := x.check(cmd); err != nil {
-				return err
+			switch {
+			case x.Section == "" && x.File != "":
+				return errors.New("-o needs a SECTION; see holdfast export --help")
+			case x.File == "-" && x.asJSON:
+				return errors.New("-o - and --json do not go together; see holdfast export --help")
+			case x.File == "-" && cli.IsTerminal(cmd.OutOrStdout()):
+				return errors.New("standard output is a terminal: redirect it, or give a file with -o")
 			}
 			rows, err := x.run(cmd)
 			if err != nil {
@@ -79,18 +84,6 @@ func (x *exportFlags) splitEpoch(cmd *cobra.Command, args []string) (rest []stri
 	}
 	x.epoch = args[0]
 	return args[1:], nil
-}
-
-func (x *exportFlags) check(cmd *cobra.Command) error {
-	switch {
-	case x.Section == "" && x.File != "":
-		return errors.New("-o needs a SECTION; see holdfast export --help")
-	case x.File == "-" && x.asJSON:
-		return errors.New("-o - and --json do not go together; see holdfast export --help")
-	case x.File == "-" && cli.IsTerminal(cmd.OutOrStdout()):
-		return errors.New("standard output is a terminal: redirect it, or give a file with -o")
-	}
-	return nil
 }
 
 func (x *exportFlags) run(cmd *cobra.Command) (rows []export.Row, err error) {
