@@ -1,3 +1,6 @@
+// Package connect joins the ranks of a job: they meet in Open, find out their nodes and shared directories, exchange
+// the job's key, and build the control plane. Until then MPI carries the messages, or a program in other processes, and
+// each step succeeds or fails on all ranks alike.
 package connect
 
 import (
@@ -16,6 +19,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/units"
+	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
 // connectTimeout bounds the building of the control tree.
@@ -170,4 +174,35 @@ func shareKey(priv Ranks) (control.Key, error) {
 		return key, fmt.Errorf("share the job's key: %w", err)
 	}
 	return key, nil
+}
+
+// Ranks are those of the job as Open finds them: how they reach each other before there
+// is a control plane.
+type Ranks interface {
+	Rank() int
+	Size() int
+	// Meet returns when all ranks have called it, or names the missing ranks after the limit.
+	Meet(limit time.Duration, log *slog.Logger) error
+	// Allgather gives every rank's bytes to all, in order of rank. Collective; each gives
+	// equally many.
+	Allgather(all, mine []byte) error
+}
+
+// OverMPI are ranks that are here with their MPI.
+type OverMPI struct{ *mpiwrap.Comm }
+
+// Meet reports this rank to rank 0, in messages.
+func (r OverMPI) Meet(limit time.Duration, log *slog.Logger) error { return meet(r.Comm, limit, log) }
+
+// Allgather is that of MPI.
+func (r OverMPI) Allgather(all, mine []byte) error { return mpiwrap.Allgather(r.Comm, all, mine) }
+
+// Broadcast gives the bytes of rank 0 to all.
+func Broadcast(r Ranks, b []byte) error {
+	all := make([]byte, len(b)*r.Size())
+	if err := r.Allgather(all, b); err != nil {
+		return err
+	}
+	copy(b, all)
+	return nil
 }

@@ -1,3 +1,6 @@
+// Package trigger decides when a checkpoint is wanted, and names the reason: a signal, an interval, the deadline of the
+// job, a final checkpoint that failed. It takes no checkpoint: the owner of a Triggers receives its wishes and asks the
+// other ranks.
 package trigger
 
 import (
@@ -9,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
 // Wish is a checkpoint that is wanted.
@@ -157,3 +161,59 @@ func (t *Triggers) Final(at time.Time) {
 
 // Status returns the next checkpoint that is due by the clock, or nil.
 func (t *Triggers) Status() *job.NextStatus { return t.clock.status() }
+
+// Deadline asks Slurm, without the program's help, when a job will be ended; zero: unknown, or never.
+func Deadline(ctx context.Context, job string, log *slog.Logger) time.Time {
+	end, err := (&slurm.Client{}).Deadline(ctx, job)
+	if err != nil {
+		if ctx.Err() == nil {
+			log.Warn("holdfast: no final checkpoint before the deadline, because Slurm does not report it",
+				"error", err)
+		}
+		return time.Time{}
+	}
+	if end.IsZero() {
+		log.Info("holdfast: the job has no time limit, so no final checkpoint is scheduled")
+	}
+	return end
+}
+
+// Patience decides how long a checkpoint is put off because messages are in flight.
+type Patience struct {
+	Quiet   time.Duration // Options.Quiet
+	Waited  time.Duration // since the first cut that was put off
+	Final   bool
+	Timeout time.Duration // Options.CutTimeout
+	Between time.Duration // about the time from Point to Point
+	Left    time.Duration // until the process is killed
+	Known   bool          // Left is known
+}
+
+// More reports whether a cut may be put off. For a final checkpoint two more Points have to fit into a tenth of the
+// time-out and a quarter of the time left: the computing since the previous epoch is worth more than any number of
+// ranks.
+func (p Patience) More() bool {
+	if !p.Final {
+		return p.Waited < p.Quiet
+	}
+	limit := min(p.Quiet, p.Timeout/10)
+	if p.Known {
+		limit = min(limit, p.Left/4)
+	}
+	return p.Quiet > 0 && p.Waited+2*p.Between <= limit
+}
+
+// promptTries is how many tries follow each other at once; the pauses before later ones double, up to longestPause: a
+// program that always has messages in flight is not to stand still at every Point.
+const (
+	promptTries  = 8
+	longestPause = time.Second
+)
+
+// PauseBefore is how long to wait before a try, counted from 1.
+func PauseBefore(try int) time.Duration {
+	if try <= promptTries {
+		return 0
+	}
+	return min(time.Millisecond<<min(try-promptTries-1, 20), longestPause)
+}

@@ -4,6 +4,8 @@ package verb
 
 import (
 	"embed"
+	"fmt"
+	"strconv"
 	"strings"
 
 	_ "github.com/holdfast-hpc/holdfast/storage/parity" // parity of the checkpoints of programs in other languages
@@ -19,4 +21,16 @@ func Help(texts embed.FS) func(verb string) string {
 		}
 		return strings.TrimSpace(string(text))
 	}
+}
+
+// Processes are those that a command is given by their numbers.
+func Processes(args []string) ([]int, error) {
+	pids := make([]int, len(args))
+	for i, a := range args {
+		var err error
+		if pids[i], err = strconv.Atoi(a); err != nil || pids[i] <= 0 {
+			return nil, fmt.Errorf("%q is no process ID", a)
+		}
+	}
+	return pids, nil
 }
