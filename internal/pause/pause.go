@@ -172,7 +172,7 @@ func (g *Group) Pause(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	_, err = g.look("paused")
-	for _, d := range g.doors { // the last moment: those that do not hear it go on by themselves
+	for _, d := range g.doors { // the last moment: those that do not get it go on by themselves
 		if err = errors.Join(err, ctx.Err()); err == nil {
 			err = d.SayLine("keep")
 		}

@@ -281,7 +281,7 @@ func TestPauseNodesFails(t *testing.T) {
 	}
 }
 
-// TestPauseNodesKeepLost: a node daemon dies when all ranks have given up their GPUs, and its ranks do not hear that
+// TestPauseNodesKeepLost: a node daemon dies when all ranks have given up their GPUs, and its ranks do not learn that
 // they are to keep it so. They go on, and so do the others once that is asked for, though the daemon is gone.
 func TestPauseNodesKeepLost(t *testing.T) {
 	n := newNodes(t)
@@ -312,11 +312,11 @@ func TestPauseNodesKeepLost(t *testing.T) {
 	}
 }
 
-// TestStopping: a program that is to end goes on when it is paused, and when it is about to be: nobody can write a
-// checkpoint, or act on a signal, while it waits for its GPU.
+// TestStopping: a program that is to end goes on when it is paused, and when it is about to be: a program can neither
+// write a checkpoint nor act on a signal while it waits for its GPU.
 func TestStopping(t *testing.T) {
 	n := newNodes(t)
-	n.stopping() // nobody is paused
+	n.stopping() // no program is paused
 	if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" {
 		t.Fatal(err, a.Error)
 	}
