@@ -30,6 +30,8 @@ type Visit struct {
 type Heard struct {
 	Visit int `json:"visit,omitempty"`
 	Doors int `json:"doors"` // connections that were made
+	// Processes of the run that use OpenCL through libholdfast-opencl. Only commands on their node pause them.
+	OpenCL []int `json:"opencl,omitempty"`
 	Machine
 	Error   string `json:"error,omitempty"`
 	Suspend *bool  `json:"suspend,omitempty"`
@@ -104,32 +106,53 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 			h.NoGPUs = err.Error()
 		}
 	}
-	found, err := Mine(doorPrefix)
-	address, _, _ := strings.Cut(supervisor, " ")
-	for _, pid := range found {
-		env := environ(pid)
-		if err != nil || !strings.HasPrefix(env[config.SupervisorVar], address+" ") &&
-			!strings.HasPrefix(env[config.WatchVar], address+" ") {
-			continue
-		}
-		var process, run net.Conn
-		if process, err = net.Dial("unix", doorPrefix+strconv.Itoa(pid)); err != nil {
-			err = nil
+	for _, p := range ours(openCLPrefix, supervisor, &h) {
+		h.OpenCL = append(h.OpenCL, p.pid)
+	}
+	for _, p := range ours(doorPrefix, supervisor, &h) {
+		pid := p.pid
+		process, err := net.Dial("unix", doorPrefix+strconv.Itoa(pid))
+		if err != nil {
 			continue // it has ended
 		}
-		if run, err = job.CallDoor(ctx, supervisor, node, v.Visit,
-			job.Process{PID: pid, Program: ProgramOf(pid), Rank: rankOf(env)}); err != nil {
+		run, err := job.CallDoor(ctx, supervisor, node, v.Visit,
+			job.Process{PID: pid, Program: ProgramOf(pid), Rank: rankOf(p.env)})
+		if err != nil {
+			h.Error = err.Error()
 			_ = process.Close() // no command speaks to it
-			continue
+			break
 		}
 		h.Doors++
 		go pass(process, run)
 		go pass(run, process)
 	}
+	return h
+}
+
+// openCLPrefix is that of package opencl.
+const openCLPrefix = "@holdfast-opencl-"
+
+// program is a process that a holdfast run has started.
+type program struct {
+	pid int
+	env map[string]string
+}
+
+// ours are those of a supervisor's run for which somebody listens here.
+func ours(prefix, supervisor string, h *Heard) (list []program) {
+	found, err := Mine(prefix)
 	if err != nil {
 		h.Error = err.Error()
 	}
-	return h
+	address, _, _ := strings.Cut(supervisor, " ")
+	for _, pid := range found {
+		env := environ(pid)
+		if strings.HasPrefix(env[config.SupervisorVar], address+" ") ||
+			strings.HasPrefix(env[config.WatchVar], address+" ") {
+			list = append(list, program{pid, env})
+		}
+	}
+	return list
 }
 
 // pass passes on what comes, until one of both ends.

@@ -231,7 +231,7 @@ func (p *pauses) reach(ctx context.Context, a pause.Ask) (g *pause.Group, missin
 	if len(v.missing) > 0 && a.Do != "resume" {
 		err = fmt.Errorf("%w; nothing was done", unreached(v.missing))
 	} else {
-		err = v.ask(ctx, a.To != "", &far)
+		err = v.ask(ctx, a, &far)
 	}
 	p.mu.Lock()
 	p.visit, p.doors = nil, far
@@ -259,10 +259,10 @@ func unreached(nodes []string) error {
 }
 
 // ask has the hands connect to their ranks.
-func (v *visit) ask(ctx context.Context, gpus bool, far *[]pause.Far) error {
+func (v *visit) ask(ctx context.Context, what pause.Ask, far *[]pause.Far) error {
 	machines, wanted := map[string]*pause.Machine{}, 0
 	for _, c := range v.hands {
-		if err := c.Say(pause.Visit{Visit: v.number, GPUs: gpus}); err != nil {
+		if err := c.Say(pause.Visit{Visit: v.number, GPUs: what.To != ""}); err != nil {
 			return fmt.Errorf("the holdfast node on %s cannot be asked: %w", c.Node, err)
 		}
 	}
@@ -273,6 +273,10 @@ func (v *visit) ask(ctx context.Context, gpus bool, far *[]pause.Far) error {
 		case a := <-v.answers:
 			if a.Error != "" {
 				return fmt.Errorf("the holdfast node on %s: %s", a.from.Node, a.Error)
+			}
+			if len(a.OpenCL) > 0 && (what.Do == "pause" || what.Do == "migrate") {
+				return fmt.Errorf("process %d on %s uses OpenCL: a command there, by this number, pauses it; nothing "+
+					"was done", a.OpenCL[0], a.from.Node)
 			}
 			machines[a.from.Node] = &a.Machine
 			wanted += a.Doors

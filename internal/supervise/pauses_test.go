@@ -106,6 +106,7 @@ type nodesOf struct {
 	*pauses
 	dir   string
 	ranks []*aRank
+	other []int // processes of OpenCL on each node
 	hands map[string]*job.Caller
 	wg    sync.WaitGroup
 }
@@ -155,7 +156,8 @@ func (n *nodesOf) join(t *testing.T, node string) {
 			if c.Await(&v) != nil {
 				return
 			}
-			h := pause.Heard{Visit: v.Visit, Machine: pause.Machine{Free: 1 << 40, GPUs: []string{uuid(0), uuid(1)}}}
+			h := pause.Heard{Visit: v.Visit, Machine: pause.Machine{Free: 1 << 40, GPUs: []string{uuid(0), uuid(1)}},
+				OpenCL: n.other}
 			for _, r := range n.ranks {
 				if r.node != node {
 					continue
@@ -221,6 +223,13 @@ func TestPauseNodes(t *testing.T) {
 		}
 		if c.do == "state" && (len(a.Programs) != 4 || *a.Programs[3].Rank != 3 || a.Programs[3].Node != "n2") {
 			t.Errorf("got %+v", a.Programs)
+		}
+	}
+	n.other = []int{107}
+	for do, wrong := range map[string]string{"pause": "process 107 on n", "migrate": "process 107 on n", "state": ""} {
+		if a, err := n.command(t.Context(), t, do); err != nil || !strings.HasPrefix(a.Error, wrong) ||
+			(a.Error != "") != (wrong != "") {
+			t.Errorf("%s beside a program of OpenCL: %v, got %q", do, err, a.Error)
 		}
 	}
 	n.ranks[2].state, n.ranks[2].kept = "paused", true // as if a command had been killed while it kept them
