@@ -96,3 +96,15 @@ func TestPlantedBugs(t *testing.T) {
 		}
 	}
 }
+
+// TestTightCollectives: threads that enter one collective after the other leave moments for checkpoints.
+func TestTightCollectives(t *testing.T) {
+	dir := installed(t)
+	program := compile(t, dir, "testdata/tight.c")
+	for _, l := range mpirun.Launchers() {
+		out, err := start(t, l, dir, t.TempDir(), 2, program[l.Name], "6", "15")
+		if err != nil || strings.Count(out, " has taken 6\n") != 2 {
+			t.Errorf("%s: %v\n%s", l.Name, err, out)
+		}
+	}
+}

@@ -183,6 +183,7 @@ static void turn(void) {
 	if (hfm_on && hfm_depth == 0) {
 		hfm_depth = 1;
 		at_point = true;
+		hfm_stands(hfm_threads);
 		drain_some();
 		at_point = false;
 		hfm_depth = 0;

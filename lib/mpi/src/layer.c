@@ -574,7 +574,38 @@ bool hfm_is_closed(void) { return __atomic_load_n(&closed, __ATOMIC_SEQ_CST); }
 
 void hfm_open(void) { __atomic_store_n(&closed, false, __ATOMIC_SEQ_CST); }
 
+/* When the rank came to the point at which it stands, in nanoseconds; 0: it does not. */
+static int64_t stands_since;
+
+static int64_t now_ns(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void hfm_stands(bool still) {
+	if (!still || stands_since == 0) {
+		__atomic_store_n(&stands_since, still ? now_ns() : 0, __ATOMIC_RELAXED);
+	}
+}
+
+/* The longer a rank stands at a point, the longer its threads pause before a collective: else those that do nothing but
+ * collectives would leave no moment at which all ranks have entered as many. */
+static void let_level(void) {
+	enum { PART = 8, MOST = 20000000 };
+	const int64_t since = __atomic_load_n(&stands_since, __ATOMIC_RELAXED);
+	const int64_t ns = since != 0 ? (now_ns() - since) / PART : 0;
+	const struct timespec pause = { .tv_nsec = (long)(ns < MOST ? ns : MOST) };
+	if (ns > 0) {
+		hfm_out();
+		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+		nanosleep(&pause, NULL);
+		come_in();
+	}
+}
+
 void hfm_may_enter(const struct hfm_comm *c) {
+	let_level();
 	while (c->slot >= 0 && __atomic_load_n(&closed, __ATOMIC_SEQ_CST) &&
 		*hfm_entered(c) >= __atomic_load_n(&hfm_page->targets[c->slot], __ATOMIC_ACQUIRE)) {
 		hfm_out();

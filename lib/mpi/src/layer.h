@@ -442,6 +442,7 @@ HFM_INLINE void hfm_step_in(void) {
  * false: it has done so before. hfm_may_enter waits until one may begin a collective. */
 bool hfm_close(void);
 bool hfm_is_closed(void);
+void hfm_stands(bool still); /* the rank's own thread is at a point; false: it goes on */
 void hfm_open(void);
 void hfm_may_enter(const struct hfm_comm *c);
 uint64_t hfm_inside(void);   /* threads in calls that must end before a cut */

@@ -497,6 +497,7 @@ static void resume(void) {
 	if (hfm_cutting != NULL) {
 		hfm_cutting(false);
 	}
+	hfm_stands(false);
 	hfm_open();
 }
 
