@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -48,7 +49,11 @@ func (c *Checkpointer) Close() error {
 	}
 	if err == nil {
 		c.outside.reporter.ClosedWell()
-		c.requeueStopped()
+		// All ranks have called Close. Without a supervisor the job is put back into the queue here.
+		if c.opt.Requeue && c.opt.Supervisor == "" && c.opt.slurm.ID != "" && c.topo.Rank == 0 &&
+			c.stats.endedByStop() {
+			outside.RequeueStopped(c.opt.slurm, c.log)
+		}
 		err = c.unpostedReceives()
 	}
 	return errors.Join(err, c.closeParts())

@@ -163,7 +163,13 @@ func (c *Checkpointer) leave(l agent.Loss) {
 			outside.RequeueAbandoned(c.opt.Supervisor, c.opt.slurm, c.log)
 		}
 		if _, stuck := agent.Deadlocked(err.Observed); stuck {
-			c.endStuck(err)
+			// A main thread that is in the library gets the error first.
+			wait := othersTime
+			if c.main.Closed.Load() || c.main.Meeting.Load() || c.main.Calling.Load() != nil {
+				c.life.cancel(err)
+				wait = closersTime
+			}
+			time.Sleep(min(wait, c.opt.WaitTimeout))
 		}
 		c.opt.OnLost(err)
 		c.life.cancel(err)
@@ -176,25 +182,6 @@ const (
 	closersTime = 10 * time.Second
 	othersTime  = 2 * time.Second
 )
-
-// endStuck first returns the error to a main thread that is in the library.
-func (c *Checkpointer) endStuck(err *LostError) {
-	wait := othersTime
-	if c.main.Closed.Load() || c.main.Meeting.Load() || c.main.Calling.Load() != nil {
-		c.life.cancel(err)
-		wait = closersTime
-	}
-	time.Sleep(min(wait, c.opt.WaitTimeout))
-}
-
-// requeueStopped puts the Slurm job back into the queue after a final checkpoint, if requested and if no supervisor
-// does. Runs when all ranks have called Close.
-func (c *Checkpointer) requeueStopped() {
-	if c.opt.Requeue && c.opt.Supervisor == "" && c.opt.slurm.ID != "" && c.topo.Rank == 0 &&
-		c.stats.endedByStop() {
-		outside.RequeueStopped(c.opt.slurm, c.log)
-	}
-}
 
 // reportTo starts the reports to the supervisor, which may ask for checkpoints.
 func (c *Checkpointer) reportTo(ctx context.Context) {

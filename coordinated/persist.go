@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -109,7 +110,8 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 		return
 	}
 	if errors.Is(err, persist.ErrPutOff) {
-		c.retryPutOff(e)
+		pause := trigger.PauseBefore(c.quiet.tries)
+		_ = c.agent.PutOff(c.life.ctx, cut.Epoch(e), c.quiet.stop, pause) // closed: nothing follows
 		return
 	}
 	es, _ := c.stats.epoch(e)

@@ -248,7 +248,17 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 		err = add()
 	}
 	if err == nil {
-		c.limitShadow(x)
+		// Captures on the device take a bounded amount of its memory.
+		var d *gpustate.Device
+		switch v := x.(type) {
+		case *gpustate.Device:
+			d = v
+		case arrays.DeviceMemory:
+			d = v.Device()
+		}
+		if d != nil && c.opt.MaxShadow != 0 {
+			d.LimitShadow(max(c.opt.MaxShadow, 0))
+		}
 		return nil
 	}
 	e := &ProtectError{Name: name, Type: reflect.TypeOf(x), Err: err}
@@ -256,18 +266,4 @@ func (c *Checkpointer) protect(name string, x any, add func() error) error {
 		e.Type = nil // the program does not know it
 	}
 	return e
-}
-
-// limitShadow bounds the memory that captures take on the device of something that was protected.
-func (c *Checkpointer) limitShadow(x any) {
-	var d *gpustate.Device
-	switch v := x.(type) {
-	case *gpustate.Device:
-		d = v
-	case arrays.DeviceMemory:
-		d = v.Device()
-	}
-	if d != nil && c.opt.MaxShadow != 0 {
-		d.LimitShadow(max(c.opt.MaxShadow, 0))
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/coordinated/cut"
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/agent"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
@@ -181,12 +180,6 @@ func (c *Checkpointer) putOff(v agent.Verdict, es *EpochStats) error {
 	c.record.events.Emit(events.Event{Name: events.Resume, Epoch: uint64(es.Epoch), Dur: int64(es.Blocked),
 		Stop: v.Stop})
 	return c.agent.Captured(c.life.ctx, v.Epoch)
-}
-
-// retryPutOff asks for a checkpoint that was put off; at rank 0.
-func (c *Checkpointer) retryPutOff(e storage.Epoch) {
-	pause := trigger.PauseBefore(c.quiet.tries)
-	_ = c.agent.PutOff(c.life.ctx, cut.Epoch(e), c.quiet.stop, pause) // closed: nothing follows
 }
 
 // used notes that a cut is used, and logs at rank 0 if messages were in flight nevertheless.

@@ -95,29 +95,6 @@ func (p *Protected) arrayDevices() (list []*gpustate.Device, arrays map[*gpustat
 	return list, arrays
 }
 
-// captureBuffers takes the arrays that lie on devices: those of a device together.
-func (p *Protected) captureBuffers(ctx context.Context, s *capture.Snapshot) error {
-	devices, arrays := p.arrayDevices()
-	for i, d := range devices {
-		var shares []gpustate.Share
-		for _, g := range arrays[d] {
-			if err := g.inMemory(); err != nil {
-				return fmt.Errorf("capture %q: %w", g.local.Name, err)
-			}
-			shares = append(shares, g.dev.shares...)
-		}
-		c, err := d.CaptureShares(ctx, shares, p.AllocDevice)
-		if err != nil {
-			return fmt.Errorf("capture arrays: %w", err)
-		}
-		content := p.AddDevice(s, fmt.Sprintf("%s%d", sectionArray, i), c)
-		for k, g := range arrays[d] {
-			s.Add(g.local.Section, content(k), c.Contents()[k].Bytes)
-		}
-	}
-	return nil
-}
-
 // saveBuffer saves the contents of an array on a device; nil without room.
 func (r *Restoring) saveBuffer(ctx context.Context, g *array) (*gpustate.ShareMark, error) {
 	if m, ok := r.shares[g]; ok {

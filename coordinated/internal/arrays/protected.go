@@ -104,8 +104,24 @@ func (p *Protected) capture(ctx context.Context, s *capture.Snapshot, mailbox fu
 	if err := p.CaptureDevices(ctx, s); err != nil {
 		return err
 	}
-	if err := p.captureBuffers(ctx, s); err != nil {
-		return err
+	// The arrays that lie on devices: those of a device together.
+	devices, arrays := p.arrayDevices()
+	for i, d := range devices {
+		var shares []gpustate.Share
+		for _, g := range arrays[d] {
+			if err := g.inMemory(); err != nil {
+				return fmt.Errorf("capture %q: %w", g.local.Name, err)
+			}
+			shares = append(shares, g.dev.shares...)
+		}
+		c, err := d.CaptureShares(ctx, shares, p.AllocDevice)
+		if err != nil {
+			return fmt.Errorf("capture arrays: %w", err)
+		}
+		content := p.AddDevice(s, fmt.Sprintf("%s%d", sectionArray, i), c)
+		for k, g := range arrays[d] {
+			s.Add(g.local.Section, content(k), c.Contents()[k].Bytes)
+		}
 	}
 	foreign, err := p.foreign()
 	if err != nil {

@@ -129,14 +129,6 @@ func (s *Set) register() {
 	slices.SortFunc(s.metrics, func(a, b *metric) int { return strings.Compare(a.name, b.name) })
 }
 
-// look sets the values of Now.
-func (s *Set) look() {
-	n := s.opt.Now()
-	s.points.put(float64(n.Points))
-	s.backlogEpochs.put(float64(n.BacklogEpochs))
-	s.backlogBytes.put(float64(n.BacklogBytes))
-}
-
 // now is in seconds since 1970.
 func now() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 

@@ -85,7 +85,10 @@ func (m *metric) observe(d time.Duration, labels ...string) {
 
 // text is the metrics in the text format of Prometheus, version 0.0.4.
 func (s *Set) text() []byte {
-	s.look()
+	n := s.opt.Now()
+	s.points.put(float64(n.Points))
+	s.backlogEpochs.put(float64(n.BacklogEpochs))
+	s.backlogBytes.put(float64(n.BacklogBytes))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b []byte

@@ -174,7 +174,11 @@ func (r *Reporter) listen() {
 		within := time.Duration(o.WithinSeconds * float64(time.Second))
 		switch {
 		case o.Heard:
-			r.takenUp()
+			select {
+			case <-r.acknowledged: // it was noted before
+			default:
+				close(r.acknowledged)
+			}
 			continue
 		case o.Answer:
 			r.answered(within)
@@ -195,15 +199,6 @@ func (r *Reporter) Terminated() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term = true
-}
-
-// takenUp notes that the supervisor accepts this run's reports.
-func (r *Reporter) takenUp() {
-	select {
-	case <-r.acknowledged: // it was noted before
-	default:
-		close(r.acknowledged)
-	}
 }
 
 // answered notes the supervisor's answer about TERM.

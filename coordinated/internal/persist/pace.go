@@ -266,6 +266,3 @@ func (x *Epoch) leave(i int, there bool) {
 		x.p.pace.over(i, x.c.Epoch, x.start, there)
 	}
 }
-
-// every is how often epochs come to the i-th level.
-func (p *Persister) every(i int) Every { return p.Every[p.Levels[i]] }

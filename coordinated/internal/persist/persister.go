@@ -101,7 +101,7 @@ func New(ctx context.Context, opt Options) *Persister {
 	if opt.Rank == 0 {
 		var every []Every
 		for i := range opt.Levels {
-			every = append(every, p.every(i))
+			every = append(every, p.Every[p.Levels[i]])
 		}
 		p.pace = newPacer(every)
 	}
