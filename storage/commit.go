@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Commit writes the manifest of an epoch into this rank's directory of a level;
-// when it returns nil the epoch exists there for good. shards are those of all
-// ranks, in any order, and every one must be durable: the caller has voted.
-// One rank of each directory calls Commit, others may: the same manifest twice is no
-// error, another one is (ErrCommitted). sharing lists ranks that have put their shards
+// Commit writes the manifest of an epoch into this rank's directory of a level. When it
+// returns nil, the epoch exists there and survives a loss of power. shards has the shards
+// of all ranks, in any order. Every one must be durable: the caller has voted.
+// One rank of each directory calls Commit. Others may: the same manifest twice is no
+// error, a different one is (ErrCommitted). sharing lists ranks that have put their shards
 // into the same directory and do not call it: what those refer to must be there as well.
 func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo, sharing ...int) error {
 	return s.on("commit", e, level, func(l *levelState) error {

@@ -96,8 +96,8 @@ type ShardError = fetch.ShardError
 // OptionError reports a field of Options that cannot be used: Field, and the Reason.
 type OptionError = level.OptionError
 
-// IsDamage reports whether an error comes of checkpoints that are damaged or not all there: ErrCorrupt, a shard that no
-// directory has. Otherwise it says why nothing could be looked at, or written.
+// IsDamage reports whether damaged or missing checkpoints are the cause of an error: ErrCorrupt, or a shard that no
+// directory has. Any other error means that directories could not be read or written.
 func IsDamage(err error) bool {
 	var s *ShardError
 	return errors.Is(err, ErrCorrupt) || errors.As(err, &s) && (level.Absent(err) || errors.Is(err, fetch.ErrNoMore))

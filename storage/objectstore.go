@@ -14,7 +14,8 @@ import (
 // IsObjectStore reports whether the directory of a level is the URL of an object store.
 func IsObjectStore(dir string) bool { return level.IsStore(dir) }
 
-// CheckDir says why what is given as the directory of a level names neither a directory nor an object store.
+// CheckDir returns an error if dir, which is given as the directory of a level, names neither a directory nor an object
+// store. It is local and reads no file.
 func CheckDir(dir string) error { return level.CheckPath(dir) }
 
 // ObjectRecord is a small record of another package next to the epochs in an object store, where a level in a directory
@@ -74,8 +75,8 @@ type StoreRates struct {
 	Reply       time.Duration // of a small request
 }
 
-// MeasureStore tries whether an object store can be a level, and how fast it is, by one object of so many bytes that it
-// removes. Its error names the remedy. It leaves nothing behind.
+// MeasureStore reports whether an object store can be a level, and measures its rates with one object of the given
+// bytes, which it removes. Local; it takes as long as two transfers of the object. The error names the remedy.
 func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, err error) {
 	o, err := object.New(url)
 	if err != nil {

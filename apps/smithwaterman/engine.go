@@ -147,8 +147,8 @@ func (e *engine) bestCell() (align.Best, error) {
 	return best, nil
 }
 
-// block reads the borders of the block of kept rows and one tile column that a
-// cell lies in, and where it begins. The cell is relative to the part.
+// block reads the borders of the block of kept rows and one tile column that has a
+// cell, and returns the first row and column of the block. The cell is relative to the part.
 func (e *engine) block(row, col int) (k *align.Block, firstRow, firstCol int, err error) {
 	group, tile := row/(kernel.Rows*kernel.Keep), col/kernel.Cols
 	firstRow, firstCol = group*kernel.Rows*kernel.Keep, tile*kernel.Cols

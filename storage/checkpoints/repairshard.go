@@ -51,8 +51,8 @@ func (r *repairer) shard(ctx context.Context, e Epoch, f *Finding) error {
 	return r.restoreFile(ctx, d, m, f.Rank)
 }
 
-// canRead says why a rank's shard cannot be read from all directories together, and will not be either when the
-// manifests are repaired.
+// canRead returns an error if a rank's shard cannot be read from all directories together, and repaired manifests will
+// not change that.
 func (r *repairer) canRead(ctx context.Context, e Epoch, rank int, id [16]byte) error {
 	sh, err := r.open(ctx, e, rank, id)
 	if err == nil {

@@ -23,7 +23,7 @@ type target struct {
 	create    bool   // if only the last element of the path is missing
 	shared    bool   // others work there, too, under the name of the same rank
 	readsBack bool   // each shard, before the epoch is committed
-	keepEvery int    // what verify is told of the epochs there
+	keepEvery int    // the rule for the epochs there, for verify
 	elastic   bool   // the job's number of ranks may change
 
 	level.Level
@@ -39,7 +39,7 @@ const (
 	ledgerKeep  = 2 // epochs that verify expects of those there, as if a job had written them
 )
 
-// poolFor is the memory for so many jobs; 0 means defaultJobs.
+// poolFor makes the memory for a number of jobs; 0 means defaultJobs.
 func poolFor(jobs int) *shard.Pool {
 	return shard.NewPool(cmp.Or(jobs, defaultJobs) * shard.WriterBuffers)
 }
@@ -171,8 +171,8 @@ func (t *target) updateMarker() error {
 	return t.RestoreMarker(t.marker())
 }
 
-// bring copies a rank's shard from directories of the job; again also where an earlier attempt has left a file that
-// looks complete.
+// bring copies a rank's shard from directories of the job. With again it does so even if an earlier attempt has left a
+// file that looks complete.
 func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Source, again bool) (info ShardInfo,
 	err error) {
 	if err := t.guard.Err(); err != nil {

@@ -28,9 +28,9 @@ type Finding struct {
 	Absent bool     // it is in none of the directories given, and may be elsewhere
 }
 
-// Verify reads everything that the directories hold of an epoch and reports
-// what is wrong, each with the directories that have a good copy. Its own error
-// says why it could not look.
+// Verify reads all parts of an epoch in the directories and reports each fault, with
+// the directories that have a good copy. Its error is the reason why directories could not
+// be read.
 //
 // A shard is missed in a directory of the level "global", which has all, and, by
 // a View of Inspect, where the directory's ledgers say that it was. It may else
@@ -222,8 +222,8 @@ func (p *parityParts) encodable(rank int) []string {
 	return []string{p.data}
 }
 
-// report says for each finding of what kind it is and where good copies are, and
-// adds what was found nowhere.
+// report adds to each finding its kind and the places of good copies, and adds a
+// finding for each part that no directory has.
 func (c *check) report() []Finding {
 	c.attempts()
 	if c.view.Complete && !c.aged("") {

@@ -133,7 +133,7 @@ func placeOf(dir string) string {
 // errNoMarker marks a directory that is there and holds no checkpoints.
 var errNoMarker = errors.New("it is not a checkpoint directory: it has no " + format.MarkerName)
 
-// noJob says why a directory has no marker.
+// noJob returns an error with the reason why a directory has no marker.
 func (d *viewDir) noJob() error {
 	why := errNoMarker
 	remedy := "give a directory that was the HOLDFAST_GLOBAL or HOLDFAST_LOCAL of a job"

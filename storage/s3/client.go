@@ -35,9 +35,9 @@ type lazyClient struct {
 	contact *contact   // guarded by mu; nil as long as c is
 }
 
-// contact is whether a store was ever reached. A request that nobody accepts is made maxAttempts times, which takes
-// most of a minute; when one has ended so and no other was ever answered, the address is most likely wrong, and each
-// of those that follow is made once.
+// contact records whether a store was ever reached. A request without an answer is repeated up to maxAttempts times,
+// which takes most of a minute. If that was in vain and no other request was ever answered, the address is most likely
+// wrong: later requests are sent once.
 type contact struct{ answered, unreached atomic.Bool }
 
 var contacts sync.Map // by endpoint: *contact

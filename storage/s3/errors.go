@@ -19,7 +19,7 @@ import (
 var (
 	// errNoBucket marks a bucket that does not exist.
 	errNoBucket = errors.New("there is no such bucket")
-	// errNoCredentials marks requests that nobody could sign.
+	// errNoCredentials marks requests that could not be signed.
 	errNoCredentials = errors.New("no credentials")
 	// errClock marks a clock that differs too much from the store's.
 	errClock = errors.New("the clocks of this machine and of the object store differ")

@@ -1,13 +1,13 @@
 // Package dialect has one source of a kernel compiled as OpenCL C and as CUDA C. The source is OpenCL C, with macros
-// where the two differ:
+// for the differences:
 //
 //	GROUP_SIZE(x, y)       behind __kernel: the size of the groups that it is launched in
 //	DEVICE                 before a function that kernels call
 //	UNROLL, UNROLL_16      before a loop that CUDA is to unroll, the second one 16 times
-//	FLOAT4(x, y, z, w)     a vector; INT4 likewise
+//	FLOAT4(x, y, z, w)     a vector; also INT4
 //
-// Of CUDA a kernel has get_local_id and get_group_id of two dimensions, and get_global_id of the first. What else
-// differs stands in the source behind #ifdef DIALECT_OPENCL or DIALECT_CUDA.
+// A kernel of CUDA has get_local_id and get_group_id of two dimensions, and get_global_id of the first. Other
+// differences stand in the source behind #ifdef DIALECT_OPENCL or DIALECT_CUDA.
 package dialect
 
 import (

@@ -1,5 +1,5 @@
-// Package job holds what the applications have in common beside their
-// mathematics: the flags that say where to run and where checkpoints go, the
+// Package job holds what the applications have in common besides their
+// mathematics: the flags for devices and checkpoint directories, the
 // world with or without MPI, progress, and result files.
 //
 // An application adds its flags to those of Options, parses them and then opens, in

@@ -153,7 +153,7 @@ func (j *Job) protect(name *runName, arrays []Array, states []State) error {
 	return nil
 }
 
-// Elastic says whether any number of ranks is to continue from the checkpoints.
+// Elastic reports whether any number of ranks may continue from the checkpoints.
 func (j *Job) Elastic() bool { return j.options.Elastic }
 
 // runName identifies the run that a checkpoint belongs to. It is restored first, so that a

@@ -19,7 +19,7 @@ type Matrix struct {
 // At returns an element.
 func (m *Matrix) At(i, j int) float64 { return m.Data[i*m.Cols+j] }
 
-// Fits is an error if a matrix with elements of so many bytes is larger than the
+// Fits returns an error if a matrix with elements of the given bytes is larger than the
 // memory of the machine.
 func Fits(rows, cols, bytes int) error {
 	var info unix.Sysinfo_t

@@ -10,7 +10,7 @@ import (
 // An Alignment is the part of two sequences that is aligned.
 type Alignment struct {
 	Score int32
-	A, B  int  // where it begins, from 0
+	A, B  int  // begins of the part, from 0
 	Ops   []Op // from the beginning
 }
 

@@ -70,8 +70,8 @@ func Matrix(name string, open, extend int) (*Scoring, error) {
 	return s, nil
 }
 
-// Fits is an error if alignments of so many letters could score more than the
-// arithmetic holds: int32, with room for a step beyond.
+// Fits returns an error if alignments of this number of letters could score more than
+// int32 holds, with room for a step beyond.
 func (s *Scoring) Fits(letters int) error {
 	most := int64(max(slices.Max(s.Pair[:]), 0))
 	if worth := most * int64(letters); worth > -Low {

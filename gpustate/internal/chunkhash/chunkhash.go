@@ -1,6 +1,6 @@
-// Package chunkhash reports whether a chunk of device memory has the bytes that it had before: by a
-// hash of 128 bits that a device computes at the speed of its memory, and the host too, so that
-// either can check the other.
+// Package chunkhash hashes chunks of device memory, to find those that have not changed. A device
+// computes the 128 bits at the speed of its memory. The host can compute them too, so that either
+// checks the other.
 //
 // # The function
 //
@@ -10,7 +10,7 @@
 //
 //	(m0 + k[4r+2p]) (m1 + k[4r+2p+1]) + (m2 + k[4r+2p+2]) (m3 + k[4r+2p+3])
 //
-// where the sums in brackets are modulo 2^32, and does so for p = 0 to 3 with the key moved by two
+// with the sums in brackets modulo 2^32, and does so for p = 0 to 3 with the key moved by two
 // words. The 8 words of the 256 lanes, in order, are hashed the same way with another key: four
 // numbers of 64 bits. The host folds those to 128 bits with xxh3. The end of a chunk is filled with
 // zeros to a whole row: only hashes of chunks of one length are compared.

@@ -28,8 +28,8 @@ func (in *inside) ptx(text string) {
 	}
 }
 
-// ptxStatements divides a module into what ends with a semicolon or opens and closes a block. The
-// initial values of a variable stay out, also where braces are around them.
+// ptxStatements divides a module into statements, which end with a semicolon or a brace of a block. It
+// leaves out the initial values of variables, even those in braces.
 func ptxStatements(text string) (list []string) {
 	var b strings.Builder
 	depth, values := 0, false // depth of the braces of initial values

@@ -70,8 +70,8 @@ type Upload interface {
 	Write(p []byte) (n int, err error)
 	// Bytes is how many were written.
 	Bytes() int64
-	// Done makes the object, in place of the one with the ETag match, or where there must be none. See Bucket.Put for
-	// what errors mean; after ErrChanged it may be called again with another match.
+	// Done makes the object, in place of the one with the ETag match; without a match there must be none. See
+	// Bucket.Put for the errors; after ErrChanged it may be called again with another match.
 	Done(match string) error
 	// Abort gives the upload up. It does nothing after Done.
 	Abort() error

@@ -11,6 +11,6 @@
 //
 // A reply may be lost although the store has done what was asked, and a request that was given up may still be done
 // later. So nothing is put without a condition: a late or repeated request finds that its condition no longer holds.
-// Every object carries a token of the put that made it, by which that put recognises its own work. The store refuses a
-// request for good 15 minutes after it was signed.
+// Every object carries a token of the put that made it, by which that put recognises its own work. The store refuses
+// a request from 15 minutes after its signature on.
 package object

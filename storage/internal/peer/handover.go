@@ -145,7 +145,7 @@ func AskFor(ctx context.Context, address string, key uint32) (f *os.File, err er
 	return nil, errors.Join(err, perr)
 }
 
-// sameUser says why a connection must not be used.
+// sameUser returns an error if a connection must not be used.
 func sameUser(c *net.UnixConn) error {
 	who, err := handshake.Peer(c)
 	if err == nil && int(who.Uid) != os.Geteuid() {
