@@ -7,17 +7,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"golang.org/x/sys/unix"
 )
 
 // guard is a process that starts CRIU and stays until the program that CRIU has made runs, or is given up. So nothing
-// stays behind where this command is killed.
+// stays behind where this command is killed. It may stay longer, until the program has ended.
 type guard struct {
-	cmd     *exec.Cmd
+	cmd     *child.Process
 	to      *os.File
 	pid     int
 	process int // of the program, a descriptor; -1: it was not made
@@ -27,6 +29,7 @@ type guard struct {
 const (
 	madeLine = "made"
 	goLine   = "go"
+	stayLine = "stay" // and the guard's exit status is to be the program's
 )
 
 // Descriptors of a guard; those for CRIU follow.
@@ -39,7 +42,7 @@ const (
 // guarded runs the command in a guard. The process that it makes is stopped.
 func (c *command) guarded(self []string, pid int) (g *guard, err error) {
 	args := append(append(self[1:len(self):len(self)], strconv.Itoa(pid), c.dir, c.Path), c.args...)
-	g = &guard{cmd: exec.Command(self[0], args...), pid: pid, process: -1}
+	g = &guard{pid: pid, process: -1}
 	in, to, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -51,10 +54,10 @@ func (c *command) guarded(self []string, pid int) (g *guard, err error) {
 	}
 	defer from.Close()
 	g.to = to
-	g.cmd.ExtraFiles = append([]*os.File{in, out}, c.files...)
-	g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals are not for it
-	err = g.cmd.Start()
+	cmd := exec.Command(self[0], args...)
+	cmd.ExtraFiles = append([]*os.File{in, out}, c.files...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	g.cmd, err = child.Start(cmd)
 	_ = out.Close() // the guard has it
 	if err != nil {
 		return nil, errors.Join(err, to.Close())
@@ -66,17 +69,21 @@ func (c *command) guarded(self []string, pid int) (g *guard, err error) {
 		err = errors.New(cmp.Or(line, "the process that starts CRIU has ended"))
 	}
 	if err != nil {
-		return nil, errors.Join(err, g.leave(false))
+		return nil, errors.Join(err, g.leave(""))
 	}
 	return g, nil
 }
 
-// leave has the program run, or end.
-func (g *guard) leave(run bool) (err error) {
+// leave has the program run, by one of the lines, or end. The guard ends before, unless it is to stay.
+func (g *guard) leave(line string) (err error) {
+	run := line != ""
 	if run {
-		_, err = fmt.Fprintln(g.to, goLine)
+		_, err = fmt.Fprintln(g.to, line)
 	}
-	err = errors.Join(err, g.to.Close(), g.cmd.Wait())
+	err = errors.Join(err, g.to.Close())
+	if line != stayLine || err != nil {
+		err = errors.Join(err, g.cmd.Wait())
+	}
 	if g.process < 0 {
 		return err
 	}
@@ -121,15 +128,45 @@ func Guard(args []string) error {
 	}
 	defer unix.Close(process)
 	_, werr := fmt.Fprintln(out, madeLine)
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	line, _ := bufio.NewReader(in).ReadString('\n') // none: it is to end
-	if werr == nil && strings.TrimSpace(line) == goLine {
+	switch line = strings.TrimSpace(line); {
+	case werr == nil && line == goLine:
 		return unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0)
+	case werr == nil && line == stayLine:
+		if err := unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0); err != nil {
+			return err
+		}
+		go func() {
+			for s := range signals {
+				_ = unix.PidfdSendSignal(process, s.(syscall.Signal), nil, 0) // it may have ended
+			}
+		}()
+		return await(pid)
 	}
 	err = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0)
 	if errors.Is(err, unix.ESRCH) {
 		err = nil
 	}
 	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// await waits for the end of a child. It ends this process with the child's exit status, as a shell does.
+func await(pid int) error {
+	var ws syscall.WaitStatus
+	_, err := syscall.Wait4(pid, &ws, 0, nil)
+	for errors.Is(err, syscall.EINTR) {
+		_, err = syscall.Wait4(pid, &ws, 0, nil)
+	}
+	if err != nil {
+		return err
+	}
+	if ws.Signaled() {
+		os.Exit(128 + int(ws.Signal()))
+	}
+	os.Exit(ws.ExitStatus())
+	return nil
 }
 
 // countInherited counts the descriptors that CRIU is given.

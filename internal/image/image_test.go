@@ -1,7 +1,10 @@
 package image
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -193,5 +196,66 @@ func TestTrusted(t *testing.T) {
 	}
 	if err := trusted(dir); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestLengthened: CRIU is told nothing of the length of a file that has grown, and a process at its end is there again.
+// Other files stay as they are.
+func TestLengthened(t *testing.T) {
+	entry := func(name string, pos uint64, size ...uint64) (b []byte) {
+		reg := field{number: 1, value: 7}.append(nil)
+		if len(size) > 0 {
+			reg = field{number: regPos, value: pos}.append(reg)
+		}
+		reg = field{number: regName, kind: byBytes, bytes: []byte(name)}.append(reg)
+		if len(size) > 0 {
+			reg = field{number: regSize, value: size[0]}.append(reg)
+		} else {
+			reg = field{number: regPos, value: pos}.append(reg)
+		}
+		e := field{number: entryReg, kind: byBytes, bytes: reg}.append(field{number: 1, value: 1}.append(nil))
+		return append(binary.LittleEndian.AppendUint32(nil, uint32(len(e))), e...)
+	}
+	list := func(entries ...[]byte) []byte { return append([]byte("8 bytes."), bytes.Join(entries, nil)...) }
+	before := list(entry("/log", 300, 300), entry("/other", 5, 5), entry("/log", 20, 300))
+	after, err := lengthened(before, map[string]file{"/log": {"/log", 1000}})
+	if want := list(entry("/log", 1000), entry("/other", 5, 5), entry("/log", 20)); err != nil ||
+		!bytes.Equal(after, want) {
+		t.Errorf("got %q, %v, want %q", after, err, want)
+	}
+	for n := range before {
+		if _, err := lengthened(before[:n], nil); err == nil && n != 8 && n != 8+len(entry("/log", 300, 300)) &&
+			n != 8+len(entry("/log", 300, 300))+len(entry("/other", 5, 5)) {
+			t.Errorf("the first %d bytes are a list", n)
+		}
+	}
+}
+
+// TestFolder: a folder that a killed command has left goes when the next one needs one, and not before its end.
+func TestFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	left, err := os.MkdirTemp("", "holdfast-image-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, removeFirst, err := folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, removeSecond, err := folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what was left is there")
+	}
+	if _, err := os.Stat(first); err != nil {
+		t.Errorf("a folder in use: %v", err)
+	}
+	if err := errors.Join(removeFirst(), removeSecond()); err != nil {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir(os.TempDir()); err != nil || len(list) > 0 {
+		t.Errorf("%v is left, %v", list, err)
 	}
 }

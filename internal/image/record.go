@@ -39,6 +39,8 @@ type record struct {
 	Host    string `json:"host"`
 	CRIU    string `json:"criu"` // its version
 
+	Command []string `json:"command,omitempty"` // that holdfast run has started
+
 	// Sockets of the program by their numbers, which CRIU knows them by, and what was on the way from them.
 	Control     uint64       `json:"control"`
 	Asked       []message    `json:"asked,omitempty"` // on the control connection

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -23,7 +25,20 @@ type RestoreOptions struct {
 	Dir      string
 	Epoch    storage.Epoch // 0: the newest
 	Truncate bool          // files that have grown get the length they had
-	CRIU     CRIU
+	Append   bool          // files that have grown stay so, and the program writes to their ends
+	Starter
+	// Older is called where the newest image is damaged; the one before it is taken then. Nil: it is an error.
+	Older func(err error)
+	Skip  []storage.Epoch // not these, unless Epoch names one
+	// Command is that of the program. An image of another one is refused; nil: any is taken.
+	Command []string
+	Own     *os.File // that the caller writes to: it is never cut; may be nil
+	Stay    bool     // Restored.Guard stays
+}
+
+// Starter is what starts a program from an image.
+type Starter struct {
+	CRIU CRIU
 	// Self is a command that runs Guard on the arguments that follow.
 	Self []string
 	// Serve starts the helper that serves the program, as the user of the program if one is given, and returns when all
@@ -37,7 +52,11 @@ type Restored struct {
 	Epoch   storage.Epoch
 	PID     int
 	Program string
+	Guard   *child.Process // with Stay: it passes signals on to the program, and ends with its exit code
 }
+
+// ErrNone is the error where there is no image.
+var ErrNone = errors.New("there is no image")
 
 // Restore starts a program from an image. All that the image has is read and checked before. After an error nothing of
 // the program is left.
@@ -45,20 +64,94 @@ func Restore(ctx context.Context, o RestoreOptions) (p Restored, err error) {
 	if err := trusted(o.Dir); err != nil {
 		return p, err
 	}
-	dir, err := os.MkdirTemp("", "holdfast-image-")
+	if is, err := unused(o.Dir); is || err != nil {
+		return p, cmp.Or(err, fmt.Errorf("%s: %w", o.Dir, ErrNone))
+	}
+	v, err := checkpoints.Open(ctx, o.Dir)
 	if err != nil {
 		return p, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r, e, err := unpack(ctx, o.Dir, o.Epoch, dir)
+	list, err := candidates(ctx, v, o)
 	if err != nil {
 		return p, err
 	}
-	p = Restored{e, r.PID, r.Program}
-	if err := r.allowed(o.Truncate); err != nil {
+	for i, e := range list {
+		p, err = restoreOne(ctx, v, e, o)
+		if !errors.As(err, new(*damagedError)) || o.Older == nil || i == len(list)-1 {
+			return p, err
+		}
+		o.Older(err)
+	}
+	return p, nil
+}
+
+// unused reports whether no image was ever committed in a directory.
+func unused(dir string) (bool, error) {
+	list, err := os.ReadDir(dir)
+	ours := func(e os.DirEntry) bool {
+		return e.Name() == "holdfast.job" || strings.HasPrefix(e.Name(), "epoch-")
+	}
+	return err == nil && !slices.ContainsFunc(list, ours), err
+}
+
+// damagedError is why an image cannot be read.
+type damagedError struct {
+	epoch storage.Epoch
+	err   error
+}
+
+func (e *damagedError) Error() string { return fmt.Sprintf("image %d: %v", e.epoch, e.err) }
+
+func (e *damagedError) Unwrap() error { return e.err }
+
+// candidates are the images that may be restored, the newest first.
+func candidates(ctx context.Context, v *checkpoints.View, o RestoreOptions) (list []checkpoints.EpochInfo, err error) {
+	all, err := v.Epochs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range all {
+		wanted := o.Epoch == i.Epoch || o.Epoch == 0 && !slices.Contains(o.Skip, i.Epoch)
+		if wanted && (i.Committed || i.Err != nil) {
+			list = append(list, i)
+		}
+	}
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case len(all) > 0 && o.Epoch == 0 && len(o.Skip) > 0:
+		return nil, fmt.Errorf("%s has no other image", o.Dir)
+	case o.Epoch == 0:
+		return nil, fmt.Errorf("%s: %w", o.Dir, ErrNone)
+	}
+	return nil, fmt.Errorf("%s has no image %d", o.Dir, o.Epoch)
+}
+
+func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.EpochInfo, o RestoreOptions) (p Restored,
+	err error) {
+	e := info.Epoch
+	if info.Err != nil {
+		return p, &damagedError{e, fmt.Errorf("%w; an older one can be named (--epoch)", info.Err)}
+	}
+	dir, remove, err := folder()
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	r, err := unpack(ctx, v, e, dir)
+	if err != nil {
+		return p, &damagedError{e, err}
+	}
+	p = Restored{e, r.PID, r.Program, nil}
+	if o.Command != nil && r.Command != nil && !slices.Equal(o.Command, r.Command) {
+		return p, fmt.Errorf("image %d is of another command, %q: give this one a directory of its own, or set fresh",
+			e, r.Command)
+	}
+	if err := r.allowed(o.Truncate || o.Append); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
-	return p, r.start(o, dir)
+	p.Guard, err = r.start(o, dir)
+	return p, err
 }
 
 // trusted refuses a directory of images that another user can write to: an image runs whatever is in it.
@@ -83,59 +176,76 @@ func trusted(dir string) error {
 	})
 }
 
+// folder makes one for an image. Its lock lasts as long as this process: the next one removes what a killed one left.
+func folder() (dir string, remove func() error, err error) {
+	const prefix = "holdfast-image-"
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*")) // those of other users stay
+	for _, old := range left {
+		f, err := os.OpenFile(old, unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		if st, err := f.Stat(); err == nil && st.Sys().(*syscall.Stat_t).Uid == uint32(os.Geteuid()) &&
+			unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.RemoveAll(old) // the next one tries again
+		}
+		_ = f.Close() // it was only looked at
+	}
+	for {
+		if dir, err = os.MkdirTemp("", prefix); err != nil {
+			return "", nil, err
+		}
+		lock, err := os.Open(dir)
+		if err == nil {
+			if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX); err == nil {
+				_, err = os.Stat(dir)
+			}
+		}
+		if err == nil {
+			return dir, func() error { return errors.Join(os.RemoveAll(dir), lock.Close()) }, nil
+		}
+		_ = lock.Close() // there may be none
+
+		// Else another command took it for one that was left.
+		if !errors.Is(err, os.ErrNotExist) {
+			return "", nil, errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+}
+
 // unpack reads an image: CRIU's files and the others go into a folder.
-func unpack(ctx context.Context, from string, e storage.Epoch, dir string) (r *record, _ storage.Epoch, err error) {
-	v, err := checkpoints.Open(ctx, from)
-	if err != nil {
-		return nil, 0, err
-	}
-	list, err := v.Epochs(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	i := slices.IndexFunc(list, func(i checkpoints.EpochInfo) bool {
-		return i.Committed && i.Err == nil && (e == 0 || i.Epoch == e) || i.Err != nil && e == 0
-	})
-	switch {
-	case i < 0 && e == 0:
-		return nil, 0, fmt.Errorf("%s has no image", from)
-	case i < 0:
-		return nil, 0, fmt.Errorf("%s has no image %d", from, e)
-	case list[i].Err != nil:
-		return nil, 0, fmt.Errorf("image %d: %w; an older one can be named (--epoch)", list[i].Epoch, list[i].Err)
-	}
-	e = list[i].Epoch
+func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir string) (r *record, err error) {
 	sh, err := v.Fetch(ctx, e, 0)
 	if err != nil {
-		return nil, e, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
 	for _, s := range sh.Sections() {
 		if s.Name == recordSection {
 			if s.Size > maxRecord {
-				return nil, e, fmt.Errorf("image %d: a record of %d bytes", e, s.Size)
+				return nil, fmt.Errorf("a record of %d bytes", s.Size)
 			}
 			b := make([]byte, s.Size)
 			if err := sh.ReadAt(ctx, s.Name, b, 0); err != nil {
-				return nil, e, err
+				return nil, err
 			}
 			if r, err = decode(b); err != nil {
-				return nil, e, fmt.Errorf("image %d: %w", e, err)
+				return nil, err
 			}
 			continue
 		}
 		name := fileOf(s.Name)
 		if name == "" {
-			return nil, e, fmt.Errorf("image %d has a section %q, which no image has", e, s.Name)
+			return nil, fmt.Errorf("it has a section %q, which no image has", s.Name)
 		}
 		if err := extract(ctx, sh, s, filepath.Join(dir, name)); err != nil {
-			return nil, e, err
+			return nil, err
 		}
 	}
 	if r == nil {
-		return nil, e, fmt.Errorf("epoch %d of %s is no image of a process", e, from)
+		return nil, errors.New("it is a checkpoint, and no image of a process")
 	}
-	return r, e, nil
+	return r, nil
 }
 
 const maxRecord = 256 << 20
@@ -206,8 +316,8 @@ func (r *record) allowed(truncate bool) error {
 		case st.Size() < f.Bytes:
 			return fmt.Errorf("%s has %d bytes, and had %d when the image was taken", f.Path, st.Size(), f.Bytes)
 		case !truncate:
-			return fmt.Errorf("%s has grown since the image was taken, by %d bytes: --truncate takes them away", f.Path,
-				st.Size()-f.Bytes)
+			return fmt.Errorf("%s has grown since the image was taken, by %d bytes: --truncate takes them away, "+
+				"--append has the program write behind them", f.Path, st.Size()-f.Bytes)
 		}
 	}
 	return nil
@@ -229,13 +339,18 @@ func newer(a, than string) bool {
 }
 
 // start has CRIU make the process, which is stopped at first, and the helper its objects.
-func (r *record) start(o RestoreOptions, dir string) (err error) {
+func (r *record) start(o RestoreOptions, dir string) (guard *child.Process, err error) {
+	var cut, grown []file
 	for _, f := range r.Files {
-		if st, err := os.Stat(f.Path); err == nil && st.Size() > f.Bytes {
-			if err := os.Truncate(f.Path, f.Bytes); err != nil {
-				return err
-			}
+		if o.Append || f.is(o.Own) {
+			grown = append(grown, f)
+		} else {
+			cut = append(cut, f)
 		}
+	}
+	err = shorten(cut)
+	if err = errors.Join(err, lengthen(filepath.Join(dir, filesImage), grown)); err != nil {
+		return nil, err
 	}
 	var ours []*os.File
 	defer func() { closeAll(ours) }() // the helper and the process have theirs
@@ -251,7 +366,7 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 		programs, helpers = append(programs, own(p, e)), append(helpers, own(h, e))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{"restore", "--restore-detached", "--leave-stopped", "--inherit-fd",
 		fmt.Sprintf("fd[3]:socket:[%d]", r.Control)}
@@ -262,12 +377,21 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 	c.files = programs
 	g, err := c.guarded(o.Self, r.PID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, g.leave(err == nil)) }()
+	line := goLine
+	if o.Stay {
+		line, guard = stayLine, g.cmd
+	}
+	defer func() {
+		if err != nil {
+			line = ""
+		}
+		err = errors.Join(err, g.leave(line))
+	}()
 	mapped, err := mappings(r.PID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ring := own(r.Ring.open(r.PID, mapped))
 	var areas []*os.File
@@ -280,10 +404,10 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 	}
 	state := own(os.Open(filepath.Join(dir, stateSection)))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.putAsked(programs[0], areas, helpers); err != nil {
-		return err
+		return nil, err
 	}
 	files := []*os.File{helpers[0], state, ring}
 	for i, m := range r.Areas {
@@ -294,7 +418,7 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 	for i, c := range r.Connections {
 		p := programs[1+i]
 		if err := widen(p, 2*len(c.Pending), func() error { return put(p, c.Pending) }); err != nil {
-			return err
+			return nil, err
 		}
 		if !c.New {
 			files = append(files, helpers[1+i])
@@ -307,7 +431,7 @@ func (r *record) start(o RestoreOptions, dir string) (err error) {
 			user.Groups = append(user.Groups, uint32(g))
 		}
 	}
-	return o.Serve(files, user, own(errorsOf(g.process)))
+	return guard, o.Serve(files, user, own(errorsOf(g.process)))
 }
 
 // putAsked writes what was on the control connection, with the same areas and connections.

@@ -27,6 +27,10 @@ type Options struct {
 	Kill bool          // the program ends with its image
 	Wait time.Duration // for its commands
 	CRIU CRIU
+
+	KeepEvery    int           // of so many images one stays for good; 0: none
+	KeepInterval time.Duration // one stays for good each time that this has passed
+	Command      []string      // of the program, if it is known
 }
 
 // Taken is an image that was committed.
@@ -85,7 +89,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	defer unix.Close(process)
-	sections, release, err := save(o.CRIU, still, dir, t.Program)
+	sections, release, err := save(&o, still, dir, t.Program)
 	defer release()
 	if err != nil {
 		return t, err
@@ -111,8 +115,9 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 			return t, fmt.Errorf("image %d was taken, but the program not ended: %w", t.Epoch, err)
 		}
 	}
-	_, err = store.Prune(ctx, storage.LevelGlobal)
-	return t, err
+	err = store.PinByRule(ctx, t.Epoch, storage.LevelGlobal, o.KeepEvery, o.KeepInterval)
+	_, perr := store.Prune(ctx, storage.LevelGlobal)
+	return t, errors.Join(err, perr)
 }
 
 // end kills a process and waits for its end. It also waits up to 5 s for its parent to reap it, which frees its number.
@@ -143,10 +148,10 @@ func awaitFree(pid int) (free bool) {
 }
 
 // save has CRIU write the process into a folder, and gives the sections of its image. release closes their files.
-func save(criu CRIU, still *opencl.Still, dir, program string) (list []storage.Section, release func(), err error) {
+func save(o *Options, still *opencl.Still, dir, program string) (list []storage.Section, release func(), err error) {
 	var files []*os.File
 	release = func() { closeAll(files) }
-	r := &record{Program: program, CRIU: criu.Version}
+	r := &record{Program: program, CRIU: o.CRIU.Version, Command: o.Command}
 	memories, err := r.describe(still)
 	files = append(files, memories...)
 	if err != nil {
@@ -156,7 +161,7 @@ func save(criu CRIU, still *opencl.Still, dir, program string) (list []storage.S
 	for _, c := range r.Connections {
 		sockets = append(sockets, c.Socket)
 	}
-	if err := criu.dump(dir, still.PID, sockets); err != nil {
+	if err := o.CRIU.dump(dir, still.PID, sockets); err != nil {
 		return nil, release, err
 	}
 	text, err := json.Marshal(r)

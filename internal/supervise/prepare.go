@@ -42,7 +42,14 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 	}
 	s := &setup{opt: opt, cmd: cmd, log: &log{w: opt.Stderr, json: opt.JSON},
 		prog: coordinated.FromEnv()}
-	s.cfg = decide.Config{Limits: opt.Limits, Recovers: cmd.recovers(),
+	if opt.Images != nil {
+		if cmd.kind != launchPlain {
+			return nil, errors.New("--image is for one process: give the program itself, without " + cmd.name)
+		}
+		s.prog.Global, s.prog.Local, s.opt.Messages = opt.Images.Dir, "", MessagesOff
+		s.opt.Lead = cmp.Or(s.opt.Lead, s.prog.DeadlineLead)
+	}
+	s.cfg = decide.Config{Images: opt.Images != nil, Limits: s.opt.Limits, Recovers: cmd.recovers(),
 		PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
 		StopSignals: s.prog.StopSignals, Global: s.prog.Global != ""}
 	if err := s.readJob(ctx); err != nil {

@@ -32,8 +32,9 @@ type Options struct {
 	Daemons            bool // start holdfast node on each node
 	CUDA               bool // put libholdfast-cuda before the driver of the ranks, so that they can be paused
 	Messages           Messages
-	Watch              bool   // only look at the program
-	Interface, LocalIn string // empty Interface: that of the program's settings
+	Images             *Images // of a program that takes no checkpoints; nil: it does
+	Watch              bool    // only look at the program
+	Interface, LocalIn string  // empty Interface: that of the program's settings
 }
 
 // run is one run: what decides, and the hands.
@@ -46,6 +47,7 @@ type run struct {
 	requeuers *requeuers // nil without
 	start     *start     // newest
 	pauses    *pauses    // nil without --cuda
+	images    *images    // nil without --image
 	looks     sync.WaitGroup
 	exit      *decide.Exit
 }
@@ -85,6 +87,9 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 		return 0, err
 	}
 	defer r.startPauses(ctx, daemons == nil)()
+	if r.images, err = r.startImages(); err != nil {
+		return 0, err
+	}
 	defer func() { daemons.stop(cmp.Or(s.prog.WriteTimeout, 5*time.Minute) + 10*time.Second) }()
 	s.cfg.Began, s.cfg.Announced, s.cfg.Watched = began, s.cmd.before != nil, r.requeuers != nil
 	r.machine = decide.New(s.cfg)
@@ -146,9 +151,16 @@ func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Even
 	case decide.EndStep:
 		endStep(ctx, a.Step)
 	case decide.Pass:
+		if r.images.pass(a.Signal) {
+			break
+		}
 		_ = r.start.proc.Cmd.Process.Signal(a.Signal) // one that has ended needs none
 	case decide.RequestStop:
 		r.pauses.stopping()
+		if r.images != nil {
+			r.start.hand(func() { r.images.stop(r.start) })
+			break
+		}
 		return r.start.request(a.Within)
 	case decide.Tell:
 		r.pauses.stopping()

@@ -55,11 +55,19 @@ func (r *run) launch(ctx context.Context, a decide.Start) (line string, err erro
 		}
 		cmd.Stderr, cmd.WaitDelay = taskWatch(r.opt.Stderr, failed), time.Second
 	}
-	if s.proc, err = child.Start(cmd); err != nil {
+	if r.images != nil {
+		s.proc, err = r.images.start(ctx, cmd, a)
+	} else if s.proc, err = child.Start(cmd); err != nil {
+		err = fmt.Errorf("start %s: %w", args[0], err)
+	}
+	if err != nil {
 		s.cancel()
-		return "", fmt.Errorf("start %s: %w", args[0], err)
+		return "", err
 	}
 	r.start = s
+	if r.images != nil {
+		s.hands.Go(func() { r.images.follow(s) })
+	}
 	s.hands.Go(s.listen)
 	s.hands.Go(s.follow)
 	if r.cmd.kind.collects() {
@@ -82,6 +90,7 @@ func (s *start) hand(f func()) bool {
 // wait waits for the launcher and for what its ranks still have to say, unless it was ended.
 func (s *start) wait(ctx context.Context) {
 	code := s.proc.Code()
+	s.run.images.ended()
 	s.catchUp()
 	s.mu.Lock()
 	s.over = true

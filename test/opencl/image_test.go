@@ -234,6 +234,13 @@ func TestImageRefusals(t *testing.T) {
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	<-p.reaped
 	refused("has grown since", "--restore")
+	long := p.text()
+	p.mustImage("--restore", "--append", "--device", platform)
+	p.await("it does not write behind what is there", func() bool {
+		return strings.HasPrefix(p.text(), long+"round ")
+	})
+	_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	p.await("it does not end", func() bool { return !p.there() })
 	refused("has no image 7", "--restore", "--epoch", "7")
 	refused("no device", "--restore", "--truncate", "--device", "platform-that-is-not-there")
 	if p.there() {

@@ -32,6 +32,7 @@ type Config struct {
 	Width int      // nodes that the program is to have
 	Full  Full     // what the program has when nothing is missing
 
+	Images      bool          // the program does not know of checkpoints, and images are taken of it
 	Recovers    bool          // the launcher ends with 0 although a rank has died
 	Announced   bool          // each node announces that the program starts on it
 	Watched     bool          // from other nodes, which requeue the job when this one dies

@@ -81,6 +81,7 @@ type (
 		Out      []string // nodes that are not to be used
 		Ranks    int      // 0 = as it was given
 		Fresh    bool     // it is to restore nothing
+		Skip     []uint64 // epochs after which the program died twice
 		NodeLost bool     // what it restored last is not to blame for the end of the start before
 		// Continues is set once the job has taken a checkpoint: HOLDFAST_FRESH and HOLDFAST_EPOCH were for the start
 		// that took it.

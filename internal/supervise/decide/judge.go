@@ -27,6 +27,7 @@ type past struct {
 	workAt       time.Time         // when the program began to compute, the first time
 	advanced     bool              // a start took a checkpoint
 	fresh        bool              // starts are to restore nothing, until one has committed an epoch
+	code         int               // of the newest start that ended by itself
 	notOurs      bool              // the job was requeued, or is over, while this command stood still
 	salvaged     bool              // that was tried
 	death        death             // of the newest start
@@ -37,6 +38,30 @@ type death struct {
 	at      time.Time // as far as can be told
 	noticed time.Time
 	node    bool // a node died; the program is not to blame
+}
+
+// skipped are the epochs that are not restored any more.
+func (p *past) skipped() (list []uint64) {
+	for e, n := range p.deaths {
+		if n >= mostDeaths {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// mostDeaths is how often a program may die after it has restored an epoch.
+const mostDeaths = 2
+
+// own reports whether a program that images are taken of has ended by itself, with an exit code that stays as it is:
+// there is no image to go back to, or it came to the same end from one.
+func (m *Machine) own() bool {
+	t, before := m.try, m.past.code
+	if !m.cfg.Images || t.killed || t.code > exitSignal {
+		return false
+	}
+	m.past.code = t.code
+	return len(m.past.at) == 0 || before == t.code && len(t.last.Committed) == 0
 }
 
 // committed notes an epoch at a level.
@@ -81,6 +106,9 @@ func (m *Machine) judge() {
 		m.exit(ExitGood)
 	case rep.Ended:
 		m.allClosed()
+	case m.own():
+		m.say("the program has ended with code %d", t.code)
+		m.exit(t.code)
 	case stopping && m.timeToGoOn(): // from then on it is not being stopped
 		m.retry()
 	case stopping:
@@ -152,7 +180,7 @@ func (m *Machine) retry() {
 	}
 	advanced := len(t.last.Committed) > 0
 	if t.progress.restored != 0 && !t.death.node && !advanced {
-		if p.deaths[t.progress.restored]++; p.deaths[t.progress.restored] >= 2 {
+		if p.deaths[t.progress.restored]++; p.deaths[t.progress.restored] >= mostDeaths {
 			m.say("skipping epoch %d: the program died %d times after restoring it; the next start restores an older "+
 				"one", t.progress.restored, p.deaths[t.progress.restored])
 		}

@@ -154,7 +154,7 @@ func (m *Machine) launch() {
 	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
 	out := slices.DeleteFunc(slices.Clone(m.cfg.Nodes), m.nodes.usable)
-	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: out, Ranks: ranks, Fresh: m.past.fresh,
+	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: out, Ranks: ranks, Fresh: m.past.fresh, Skip: m.past.skipped(),
 		NodeLost: m.past.death.node, Continues: m.mem.Took && !m.past.fresh})
 }
 

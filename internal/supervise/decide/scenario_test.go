@@ -173,6 +173,7 @@ func (s *scene) begin(w words) {
 		BeginAnew: w.span("begin-anew", 0),
 		Requeue:   w.has("requeue"), Lead: w.span("lead", 0)}
 	c := Config{Limits: limits, Nodes: w.list("nodes"), Here: w.list("here"), Recovers: w.has("recovers"),
+		Images:    w.has("images"),
 		Announced: w.has("announced"), Watched: w.has("watched"), Local: w.has("local"), Global: w.has("global")}
 	c.Width, c.Began = w.number("width", len(c.Nodes)), epoch.Add(-w.span("began", 0))
 	c.Full = Full{Nodes: w.number("full", c.Width), Ranks: w.number("ranks", c.Width)}
@@ -270,6 +271,9 @@ func (s *scene) carryOut(a Action) Event {
 		ranks := ""
 		if a.Ranks != 0 {
 			ranks = fmt.Sprintf("ranks=%d ", a.Ranks)
+		}
+		for _, e := range a.Skip {
+			ranks += fmt.Sprintf("skip=%d ", e)
 		}
 		s.print("start %s%s%s%s%s%s", list("on", a.Nodes), list("without", a.Out), ranks, flag("fresh", a.Fresh),
 			flag("continues", a.Continues), flag("node-lost", a.NodeLost))

@@ -47,6 +47,8 @@ func (m *Machine) signalled(s os.Signal) {
 	}
 	m.announces(s, func(within time.Duration, why string) {
 		switch {
+		case why == "" && m.cfg.Images:
+			m.do(Pass{s.(syscall.Signal)})
 		case why == "":
 			m.say("%v: passed on to the ranks", s)
 			m.do(Pass{s.(syscall.Signal)}) // launchers pass USR1 and USR2 on

@@ -43,10 +43,10 @@ type imageRow struct {
 
 // imageFlags are those of holdfast image.
 type imageFlags struct {
-	dir, criu, device        string
-	restore, truncate, asRow bool
-	epoch                    uint64
-	take                     image.Options
+	dir, criu, device                string
+	restore, truncate, append, asRow bool
+	epoch                            uint64
+	take                             image.Options
 }
 
 func newImage() *cobra.Command {
@@ -64,8 +64,10 @@ func newImage() *cobra.Command {
 				return errors.New("image takes the process ID of a program, or --restore")
 			case o.restore && (o.take.Kill || cmd.Flags().Changed("keep") || cmd.Flags().Changed("wait")):
 				return errors.New("--kill, --keep and --wait do not go with --restore")
-			case !o.restore && (o.device != "" || o.epoch != 0 || o.truncate):
-				return errors.New("--device, --epoch and --truncate go with --restore")
+			case !o.restore && (o.device != "" || o.epoch != 0 || o.truncate || o.append):
+				return errors.New("--device, --epoch, --truncate and --append go with --restore")
+			case o.truncate && o.append:
+				return errors.New("--truncate and --append: give one of them")
 			}
 			if _, err := gpustate.ParseSelect(o.device); err != nil {
 				return err
@@ -103,8 +105,10 @@ func newImage() *cobra.Command {
 	f.StringVar(&o.device, "device", "", "`DEVICE` to start it on, as HOLDFAST_DEVICE names it (default: the same one)")
 	f.Uint64Var(&o.epoch, "epoch", 0, "`EPOCH` of the image to start from (default: the newest)")
 	f.BoolVar(&o.truncate, "truncate", false, "cut files that have grown since the image was taken")
+	f.BoolVar(&o.append, "append", false, "keep what has been written to files since the image was taken, and write "+
+		"behind it")
 	cli.Group(f, "To save a program", "dir", "keep", "kill", "wait")
-	cli.Group(f, "To start it again", "restore", "epoch", "device", "truncate")
+	cli.Group(f, "To start it again", "restore", "epoch", "device", "truncate", "append")
 	return cmd
 }
 
@@ -147,10 +151,7 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 		return err
 	}
 	p, err := image.Restore(cmd.Context(), image.RestoreOptions{Dir: o.dir, Epoch: storage.Epoch(o.epoch),
-		Truncate: o.truncate, CRIU: o.take.CRIU, Self: []string{self, "image-guard"},
-		Serve: func(files []*os.File, user *syscall.Credential, errs *os.File) error {
-			return devices.ServePaused(files, o.device, user, errs)
-		}})
+		Truncate: o.truncate, Append: o.append, Starter: Starter(o.take.CRIU, self, o.device)})
 	if err != nil {
 		return err
 	}
@@ -160,6 +161,14 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "process %d (%s) runs from image %d\n", row.PID, row.Program, row.Epoch)
 	return nil
+}
+
+// Starter starts programs on devices; self is this command.
+func Starter(criu image.CRIU, self, device string) image.Starter {
+	return image.Starter{CRIU: criu, Self: []string{self, "image-guard"},
+		Serve: func(files []*os.File, user *syscall.Credential, errs *os.File) error {
+			return devices.ServePaused(files, device, user, errs)
+		}}
 }
 
 // newImageGuard is a process that image --restore starts.

@@ -13,21 +13,25 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/images"
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/supervise"
 )
 
 func newRun() *cobra.Command {
 	var opt supervise.Options
 	var messages bool
+	var im imageFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
 		Short: "start a program, and restart it on the remaining nodes when one dies",
 		Long:  help("run"),
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o := coordinated.FromEnv(); o.Off() != "" && !opt.Watch {
+			if o := coordinated.FromEnv(); o.Off() != "" && !opt.Watch && !im.on {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast run: the program runs without checkpoints: %s; it is started "+
 					"once, and not again when it dies\n", o.Off())
 				return become(args)
@@ -43,6 +47,9 @@ func newRun() *cobra.Command {
 				}
 			}
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := im.into(cmd, &opt); err != nil {
+				return err
+			}
 			start := supervise.Run
 			if opt.Watch {
 				start = supervise.Watch
@@ -61,12 +68,61 @@ func newRun() *cobra.Command {
 		"Fortran or Python, so that checkpoints have its messages in flight; false: the program promises to have none "+
 		"at its points")
 	runFlags(cmd.Flags(), &opt)
+	im.add(cmd.Flags())
 	cli.Group(cmd.Flags(), "The program", "messages", "daemons", "cuda", "watch")
+	cli.Group(cmd.Flags(), "Images of the program", imageFlagNames...)
 	cli.Group(cmd.Flags(), "Nodes and restarts", "spares", "min-nodes", "min-ranks", "max-restarts", "wait-nodes",
 		"begin-anew")
 	cli.Group(cmd.Flags(), "Time limits", "start-timeout", "stall", "end-timeout")
 	cli.Group(cmd.Flags(), "Slurm", "requeue", "lead", "local-in")
 	return cmd
+}
+
+// imageFlags are those of --image.
+type imageFlags struct {
+	on           bool
+	criu, device string
+	images       supervise.Images
+}
+
+var imageFlagNames = []string{"image", "dir", "device", "criu", "wait", "append"}
+
+func (o *imageFlags) add(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.on, "image", false, "take images of an OpenCL program that takes no checkpoints, and restart it "+
+		"from the newest")
+	fs.StringVar(&o.images.Dir, "dir", "", "directory `DIR` of the images")
+	fs.StringVar(&o.device, "device", "", "`DEVICE` of the program, as HOLDFAST_DEVICE names it")
+	fs.StringVar(&o.criu, "criu", "", "use `FILE` as the command criu (default: the one in PATH)")
+	fs.DurationVar(&o.images.Wait, "wait", time.Minute, "how long an image waits for the program's commands to end")
+	fs.BoolVar(&o.images.Append, "append", false, "in a restart, keep what has been written to files since the image, "+
+		"and write behind it; otherwise it is cut off")
+}
+
+// into gives the options to a run.
+func (o *imageFlags) into(cmd *cobra.Command, opt *supervise.Options) (err error) {
+	for _, name := range imageFlagNames {
+		if cmd.Flags().Changed(name) && !o.on {
+			return fmt.Errorf("--%s goes with --image", name)
+		}
+	}
+	switch {
+	case !o.on:
+		return nil
+	case o.images.Dir == "":
+		return errors.New("--image needs the directory of the images: --dir DIR")
+	case opt.Watch || opt.CUDA || opt.Daemons || opt.Stall > 0 || opt.Messages == supervise.MessagesOn:
+		return errors.New("--watch, --cuda, --daemons, --stall and --messages do not go with --image")
+	}
+	if _, err := gpustate.ParseSelect(o.device); err != nil {
+		return err
+	}
+	criu, err := image.FindCRIU(cmd.Context(), o.criu)
+	if err == nil && o.device != "" {
+		err = os.Setenv(gpustate.DeviceEnv, o.device)
+	}
+	o.images.Starter = images.Starter(criu, opt.Self, o.device)
+	opt.Images = &o.images
+	return err
 }
 
 func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {

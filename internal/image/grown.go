@@ -1,0 +1,162 @@
+package image
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+)
+
+// is reports whether a file is one that is open.
+func (f *file) is(own *os.File) bool {
+	if own == nil {
+		return false
+	}
+	st, err := own.Stat()
+	there, e := os.Stat(f.Path)
+	return err == nil && e == nil && os.SameFile(st, there)
+}
+
+// shorten gives files that have grown the length that they had.
+func shorten(files []file) error {
+	for _, f := range files {
+		if st, err := os.Stat(f.Path); err == nil && st.Size() > f.Bytes {
+			if err := os.Truncate(f.Path, f.Bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// filesImage is CRIU's list of open files: two words, then entries, each a u32 length and a message of Protocol
+// Buffers.
+const filesImage = "files.img"
+
+var errFiles = errors.New(filesImage + " is not as CRIU writes it")
+
+// lengthen has CRIU take files that have grown as they are. A process that was at the end of one is at its new end.
+func lengthen(path string, files []file) error {
+	grown := map[string]file{}
+	for _, f := range files {
+		if st, err := os.Stat(f.Path); err == nil && st.Size() > f.Bytes {
+			grown[f.Path] = file{f.Path, st.Size()}
+		}
+	}
+	if len(grown) == 0 {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if b, err = lengthened(b, grown); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+// Fields of CRIU's messages.
+const (
+	entryReg = 3 // of file_entry, a reg_file_entry
+	regPos   = 3
+	regName  = 6
+	regSize  = 8
+)
+
+// lengthened is the list for files that have other lengths now.
+func lengthened(b []byte, now map[string]file) ([]byte, error) {
+	const magics = 8
+	if len(b) < magics {
+		return nil, errFiles
+	}
+	out := b[:magics:magics]
+	for b = b[magics:]; len(b) > 0; {
+		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
+			return nil, errFiles
+		}
+		n := int(binary.LittleEndian.Uint32(b))
+		var entry []byte
+		if err := fields(b[4:4+n], func(f field) {
+			if f.number == entryReg {
+				f.bytes = regular(f.bytes, now)
+			}
+			entry = f.append(entry)
+		}); err != nil {
+			return nil, err
+		}
+		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(entry))), entry...)
+		b = b[4+n:]
+	}
+	return out, nil
+}
+
+// regular is a reg_file_entry as it is now; one that cannot be read stays.
+func regular(b []byte, now map[string]file) []byte {
+	var out []byte
+	var name string
+	var pos, size uint64
+	err := fields(b, func(f field) {
+		switch f.number {
+		case regPos:
+			pos = f.value
+			return
+		case regSize:
+			size = f.value
+			return // without it CRIU takes any length
+		case regName:
+			name = string(f.bytes)
+		}
+		out = f.append(out)
+	})
+	f, found := now[name]
+	if err != nil || !found {
+		return b
+	}
+	if pos == size {
+		pos = uint64(f.Bytes)
+	}
+	return field{number: regPos, value: pos}.append(out)
+}
+
+// field is one of a message: a number, or bytes.
+type field struct {
+	number int
+	kind   uint64
+	value  uint64
+	bytes  []byte
+}
+
+const byNumber, byBytes = 0, 2 // kinds
+
+func (f field) append(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(f.number)<<3|f.kind)
+	if f.kind == byBytes {
+		return append(binary.AppendUvarint(b, uint64(len(f.bytes))), f.bytes...)
+	}
+	return binary.AppendUvarint(b, f.value)
+}
+
+// fields reads a message.
+func fields(b []byte, each func(f field)) error {
+	next := func() uint64 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			b = nil
+			return ^uint64(0)
+		}
+		b = b[n:]
+		return v
+	}
+	for len(b) > 0 {
+		key := next()
+		f := field{number: int(key >> 3), kind: key & 7, value: next()}
+		switch {
+		case f.kind == byBytes && f.value <= uint64(len(b)):
+			f.bytes, b = b[:f.value], b[f.value:]
+		case f.kind != byNumber:
+			return errFiles
+		}
+		each(f)
+	}
+	return nil
+}

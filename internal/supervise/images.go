@@ -1,0 +1,213 @@
+package supervise
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/daly"
+	"github.com/holdfast-hpc/holdfast/internal/image"
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
+	"github.com/holdfast-hpc/holdfast/storage"
+	"golang.org/x/sys/unix"
+)
+
+// Images say how images are taken of a program that takes no checkpoints.
+type Images struct {
+	Dir    string        // of the images
+	Wait   time.Duration // for commands of the program, before each
+	Append bool          // files that have grown since the image stay as they are, as standard error does; else not
+	image.Starter
+}
+
+// images stand for the ranks of a program that takes no checkpoints: they report to the machine what rank 0 would.
+type images struct {
+	run     *run
+	opt     *Images
+	signals []os.Signal   // that ask for an image
+	wanted  chan struct{} // one is asked for
+	host    string
+	untimed bool // the settings switch images by the clock off
+
+	busy    sync.Mutex // held while an image is taken
+	pid     int        // of the program
+	process int        // the same, a descriptor
+	report  job.Report
+}
+
+// startImages prepares; nil without --image.
+func (r *run) startImages() (m *images, err error) {
+	if r.opt.Images == nil {
+		return nil, nil
+	}
+	m = &images{run: r, opt: r.opt.Images, signals: r.prog.CheckpointSignals, wanted: make(chan struct{}, 1),
+		process: -1}
+	if m.signals == nil {
+		m.signals = []os.Signal{syscall.SIGUSR1}
+	}
+	for _, v := range coordinated.ReadConfig("").Values() {
+		m.untimed = m.untimed || (v.Key == "interval" || v.Key == "mtbf") && v.Value != ""
+	}
+	if err := os.Mkdir(m.opt.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	m.host, err = os.Hostname()
+	return m, err
+}
+
+// pause is the time to the next image after one that has cost so much; 0: there is none.
+func (m *images) pause(cost time.Duration) time.Duration {
+	const usualMTBF, leastCost = 24 * time.Hour, time.Second // as for checkpoints
+	switch o := &m.run.prog; {
+	case o.MTBF > 0:
+		return daly.Interval(cost, o.MTBF)
+	case o.Interval > 0 || m.untimed:
+		return o.Interval
+	}
+	return daly.Interval(max(cost, leastCost), usualMTBF)
+}
+
+// start starts the program from its newest image, or anew where there is none.
+func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc *child.Process, err error) {
+	m.report = job.Report{Job: filepath.Base(cmd.Path), Nodes: []string{m.host}, Taken: m.taken(), Ready: true,
+		Points: 1}
+	m.process = -1
+	o := &m.run.prog
+	anew := a.Fresh || o.Fresh && !a.Continues
+	if !anew {
+		began := time.Now()
+		var p image.Restored
+		ro := image.RestoreOptions{Dir: m.opt.Dir, Truncate: !m.opt.Append, Append: m.opt.Append,
+			Starter: m.opt.Starter,
+			Command: m.run.opt.Command, Stay: true, Own: os.Stderr,
+			Older: func(err error) { m.run.log.say("%v: trying the one before", err) }}
+		if !a.Continues {
+			ro.Epoch = o.Epoch
+		}
+		for _, e := range a.Skip {
+			ro.Skip = append(ro.Skip, storage.Epoch(e))
+		}
+		if p, err = image.Restore(ctx, ro); err == nil {
+			proc, m.pid = p.Guard, p.PID
+			m.report.Restored = &job.RestoredStatus{Epoch: uint64(p.Epoch), Level: storage.LevelGlobal,
+				Seconds: time.Since(began).Seconds()}
+		}
+		anew = errors.Is(err, image.ErrNone)
+	}
+	if anew {
+		if proc, err = child.Start(cmd); err == nil {
+			m.pid = proc.PID()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	m.process, _ = unix.PidfdOpen(m.pid, 0) // it may have ended
+	return proc, nil
+}
+
+// taken says when images are.
+func (m *images) taken() string {
+	by := "as images, and at the end"
+	for _, s := range m.signals {
+		by += fmt.Sprintf(", by %v", s)
+	}
+	if d := m.pause(time.Second); d > 0 {
+		by += fmt.Sprintf(", by the clock: the first after %v", d.Round(time.Second))
+	}
+	return by
+}
+
+// pass takes a signal that asks for an image; others are the program's.
+func (m *images) pass(s syscall.Signal) bool {
+	if m == nil || !slices.Contains(m.signals, os.Signal(s)) {
+		return false
+	}
+	select {
+	case m.wanted <- struct{}{}:
+	default: // one is about to be taken
+	}
+	return true
+}
+
+// follow takes the images of a start when they are due.
+func (m *images) follow(s *start) {
+	m.run.post(s.ctx, decide.Reported{Report: m.report})
+	due := time.NewTimer(time.Hour)
+	defer due.Stop()
+	for cost := time.Second; ; {
+		due.Stop()
+		if d := m.pause(cost); d > 0 {
+			due.Reset(d)
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-due.C:
+		case <-m.wanted:
+		}
+		if t, err := m.take(s, false); err == nil {
+			cost = t.Stopped
+		}
+	}
+}
+
+// stop takes the final image, with which the program ends.
+func (m *images) stop(s *start) {
+	_, err := m.take(s, true)
+	m.run.post(s.ctx, decide.Asked{OK: err == nil})
+}
+
+// take takes an image and reports that.
+func (m *images) take(s *start, final bool) (t image.Taken, err error) {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	o := &m.run.prog
+	began := time.Now()
+	t, err = image.Take(s.ctx, m.pid, image.Options{Dir: m.opt.Dir, Keep: cmp.Or(o.Keep, 2), KeepEvery: o.KeepEvery,
+		KeepInterval: o.KeepInterval, Kill: final, Wait: m.opt.Wait, CRIU: m.opt.CRIU, Command: m.run.opt.Command})
+	if err != nil && s.ctx.Err() == nil {
+		m.report.Failing = err.Error()
+		m.run.log.say("no image was taken: %v", err)
+		m.run.post(s.ctx, decide.Reported{Report: m.report})
+	}
+	if err != nil {
+		return t, err
+	}
+	e := uint64(t.Epoch)
+	m.report.Failing, m.report.Committed = "", map[string]uint64{storage.LevelGlobal: e}
+	m.report.Newest = &job.EpochStatus{Epoch: e, BlockedSeconds: t.Stopped.Seconds(),
+		DurableSeconds: map[string]float64{storage.LevelGlobal: time.Since(began).Seconds()}}
+	if m.report.Points++; final {
+		m.report.Stopped = e
+	}
+	m.run.log.say("image %d: the program stood still for %.3f s", e, t.Stopped.Seconds())
+	m.run.post(s.ctx, decide.Reported{Report: m.report})
+	return t, nil
+}
+
+// ended is called when the program has, or what passes its exit code on: a program that is left then is killed. It
+// waits for an image that is being taken.
+func (m *images) ended() {
+	if m == nil {
+		return
+	}
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	if m.process >= 0 {
+		_ = unix.PidfdSendSignal(m.process, unix.SIGKILL, nil, 0) // as a rule it has ended
+		_ = unix.Close(m.process)
+		m.process = -1
+	}
+}

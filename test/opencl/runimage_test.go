@@ -1,0 +1,127 @@
+package opencl
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// imagedRun is a holdfast run --image of a program.
+type imagedRun struct {
+	*imaged
+	cmd *exec.Cmd
+}
+
+// runImaged starts the command of a program, whose output goes on in its file.
+func (l *lab) runImaged(criu string, env []string, flags, program []string) *imagedRun {
+	l.t.Helper()
+	r := &imagedRun{&imaged{l: l, criu: criu, out: filepath.Join(l.dir, "out"), errs: filepath.Join(l.dir, "errs"),
+		dir: filepath.Join(l.dir, "images")}, nil}
+	args := append([]string{"run", "--image", "--dir", r.dir, "--criu", criu}, flags...)
+	r.cmd = l.command(append(env, "OCL_ICD_VENDORS="+built.vendors, "HOLDFAST_DEVICE="+platform), "holdfast",
+		append(append(args, "--"), program...)...)
+	var files [2]*os.File
+	for i, name := range []string{r.out, r.errs} {
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	r.cmd.Stdout, r.cmd.Stderr = files[0], files[1]
+	if err := r.cmd.Start(); err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() {
+		_ = r.cmd.Process.Kill() // it may have ended
+		if pid := r.program(); pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return r
+}
+
+// program is the process of the program, 0 for none.
+func (r *imagedRun) program() int {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, link := range links {
+		exe, err := os.Readlink(link)
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+		env, _ := os.ReadFile(filepath.Join(filepath.Dir(link), "environ"))
+		if err == nil && filepath.Dir(exe) == built.dir && filepath.Base(exe) != "holdfast" &&
+			strings.Contains(string(env), r.l.dir) {
+			return pid
+		}
+	}
+	return 0
+}
+
+// says waits for a text in what the run says.
+func (r *imagedRun) says(text string) {
+	r.l.t.Helper()
+	r.await("it does not say "+text, func() bool {
+		b, _ := os.ReadFile(r.errs) // it is there
+		return strings.Contains(string(b), text)
+	})
+}
+
+// computes waits until the program has counted on.
+func (r *imagedRun) computes() {
+	r.l.t.Helper()
+	before := len(r.text())
+	r.await("it does not compute", func() bool { return len(r.text()) > before })
+}
+
+func (r *imagedRun) exits(code int) {
+	r.l.t.Helper()
+	_ = r.cmd.Wait() // its code tells
+	if got := r.cmd.ProcessState.ExitCode(); got != code || r.program() != 0 {
+		r.l.t.Fatalf("it ends with code %d, want %d; the program is process %d\n%s", got, code, r.program(), r.said())
+	}
+}
+
+// TestRunImages: holdfast run takes images of a program on a signal, by the clock and when it is to end, and the
+// program goes on from the newest that is whole: after a kill, and when the same command is given again, on another
+// platform too. Its exit code is that of the command.
+func TestRunImages(t *testing.T) {
+	criu := criuForTests(t)
+	l := newLab(t)
+	program := []string{filepath.Join(built.dir, "held"), "1000000000", filepath.Join(l.dir, "enough")}
+	r := l.runImaged(criu, []string{"HOLDFAST_INTERVAL=off"}, nil, program)
+	r.await("it did not begin", func() bool { return strings.Contains(r.text(), "round 0") })
+	_ = r.cmd.Process.Signal(syscall.SIGUSR1)
+	r.says("image 1: the program stood still")
+	r.computes()
+	_ = syscall.Kill(r.program(), syscall.SIGKILL)
+	r.says("epoch 1 from global")
+	r.computes()
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	r.says("stopped after the final checkpoint, epoch 2")
+	r.exits(75)
+
+	shard := filepath.Join(r.dir, "epoch-0000000002", "rank-000000.shard")
+	b, err := os.ReadFile(shard)
+	if err == nil {
+		b[len(b)/2] ^= 1
+		err = os.WriteFile(shard, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = l.runImaged(criu, []string{"HOLDFAST_INTERVAL=1s"}, []string{"--device", another}, program)
+	r.says("trying the one before")
+	r.says("restored epoch 1 from global")
+	r.says("image 3: the program stood still")
+	r.computes()
+	l.file("enough", "")
+	r.exits(0)
+	r.checkCount(r.text())
+	other := l.runImaged(criu, nil, nil, []string{filepath.Join(built.dir, "held"), "5"})
+	other.says("is of another command")
+	other.exits(2)
+}
