@@ -10,10 +10,10 @@
 //
 // # Borders
 //
-// What a tile needs from the left stands in a border record of its strip, which
-// the tile replaces with what the next tile to the right needs; the last one is
-// what the next rank needs. What it needs from above stands in two rows over all
-// columns, replaced likewise. For the trace back, the border records and, every
+// A tile reads its left border from the border record of its strip, and replaces it
+// with the border for the next tile to the right; the next rank gets the last one. It
+// reads its upper border from two rows over all columns, and replaces it in the same
+// way. For the trace back, the border records and, every
 // Keep strips, the rows are kept.
 package kernel
 
