@@ -20,6 +20,7 @@ import (
 type aRank struct {
 	node string
 	rank int
+	turn sync.Mutex // held by who is spoken to
 
 	mu    sync.Mutex
 	state string // running, quiet, saved, paused
@@ -64,8 +65,10 @@ func (r *aRank) says(word string) string {
 	return s[2]
 }
 
-// serve speaks to one who asks, as the library does.
+// serve speaks to one who asks after the other, as the library does.
 func (r *aRank) serve(c net.Conn) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	r.mu.Lock()
 	r.conn = c
 	r.mu.Unlock()
@@ -232,6 +235,7 @@ func TestPauseNodes(t *testing.T) {
 			t.Errorf("%s beside a program of OpenCL: %v, got %q", do, err, a.Error)
 		}
 	}
+	_ = n.states()                                     // until nobody speaks to them
 	n.ranks[2].state, n.ranks[2].kept = "paused", true // as if a command had been killed while it kept them
 	if a, err := n.command(t.Context(), t, "resume"); err != nil || a.Error != "" ||
 		!slices.Equal(n.states(), []string{"running"}) {
@@ -405,6 +409,7 @@ func TestResumeNodesFails(t *testing.T) {
 		if a, err := n.command(t.Context(), t, "pause"); err != nil || a.Error != "" {
 			t.Fatal(err, a.Error)
 		}
+		_ = n.states() // until they have heard all of it
 		n.ranks[3].hook = func(r *aRank, word string) string {
 			if word != "resume" {
 				return ""
