@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,8 +169,23 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 // A round has a rank's report about its threads while they are being stopped.
 type round struct {
 	Failed  string            `json:",omitempty"` // they cannot be
-	Inside  bool              `json:",omitempty"` // some are in calls that must end
+	Late    bool              `json:",omitempty"` // no rank's report has changed for as long as this rank waits
+	Inside  string            `json:",omitempty"` // the calls that some are in and that must end
 	Entered map[string]uint64 // collectives, by communicator
+}
+
+// hinders returns why threads of a rank keep the others from a cut, if they do. Most is how many collectives a rank has
+// entered, by communicator.
+func (r *round) hinders(most map[string]uint64) string {
+	if r.Inside != "" {
+		return fmt.Sprintf("another thread of the rank is in %s, and stays there", r.Inside)
+	}
+	for comm, n := range r.Entered {
+		if n < most[comm] {
+			return fmt.Sprintf("a thread of the rank has not entered a collective call on %s that other ranks are in", comm)
+		}
+	}
+	return ""
 }
 
 // stop returns the number of messages that each rank has sent to each other, once all their threads have stopped. If
@@ -206,12 +222,9 @@ func (e *layer) stop(ctx context.Context, failed error) ([][]byte, error) {
 func (e *layer) level(ctx context.Context, failed error) error {
 	most, since := map[string]uint64{}, time.Now()
 	for before := ""; ; {
-		r, err := e.look(ctx), failed
-		if err == nil && time.Since(since) > patience {
-			err = fmt.Errorf("another thread of the rank is in %s, and stays there", e.stays())
-		}
-		if err != nil {
-			r.Failed = err.Error()
+		r := e.look(ctx)
+		if r.Late = time.Since(since) > patience; failed != nil {
+			r.Failed = failed.Error()
 		}
 		b, err := json.Marshal(r)
 		if err != nil {
@@ -221,25 +234,25 @@ func (e *layer) level(ctx context.Context, failed error) error {
 		if err != nil {
 			return err
 		}
-		over := true
-		entered := make([]map[string]uint64, len(all))
+		rounds, late := make([]round, len(all)), false
 		for i, b := range all {
-			var r round
-			if err := json.Unmarshal(b, &r); err != nil {
+			r := &rounds[i]
+			if err := json.Unmarshal(b, r); err != nil {
 				return fmt.Errorf("rank %d: %w", i, err)
 			}
 			if r.Failed != "" {
 				return fmt.Errorf("%w: rank %d: %s", mpiwrap.ErrDrainIncomplete, i, r.Failed)
 			}
-			over = over && !r.Inside
-			entered[i] = r.Entered
+			late = late || r.Late
 			for comm, n := range r.Entered {
 				most[comm] = max(most[comm], n)
 			}
 		}
-		for _, counts := range entered {
-			for comm, n := range counts {
-				over = over && n == most[comm]
+		over := true
+		for i, r := range rounds {
+			why := r.hinders(most)
+			if over = over && why == ""; late && why != "" {
+				return fmt.Errorf("%w: rank %d: %s", mpiwrap.ErrDrainIncomplete, i, why)
 			}
 		}
 		if over {
@@ -260,23 +273,28 @@ func (e *layer) stays() string {
 	var calls []string
 	act := e.Activity()
 	for _, t := range append([]endpoint.Activity{act}, act.Threads...) {
-		calls = append(calls, t.Op+" on "+t.Comm)
+		if t.Op != "" {
+			calls = append(calls, t.Op+" on "+t.Comm)
+		}
 	}
-	return strings.Join(calls, ", or ")
+	return cmp.Or(strings.Join(calls, ", or "), "an MPI call")
 }
 
 // look returns the report of a rank that stops its threads. The program counts the threads inside calls at a turn; a
 // thread that comes later enters a collective. No turn comes while a thread is on its way into a call: what was counted
 // before says nothing of it.
 func (e *layer) look(ctx context.Context) (r round) {
-	r.Inside = true
-	for end := time.Now().Add(5 * time.Millisecond); r.Inside && time.Now().Before(end) && ctx.Err() == nil; {
+	inside := true
+	for end := time.Now().Add(5 * time.Millisecond); inside && time.Now().Before(end) && ctx.Err() == nil; {
 		r.Entered = e.entered()
 		turns, late := e.load(atTurns)+2, time.Now().Add(patience/10)
 		for e.load(atTurns) < turns && time.Now().Before(late) {
 			time.Sleep(100 * time.Microsecond)
 		}
-		r.Inside = e.load(atTurns) < turns || e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
+		inside = e.load(atTurns) < turns || e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
+	}
+	if inside {
+		r.Inside = e.stays()
 	}
 	return r
 }

@@ -456,7 +456,7 @@ func TestRefused(t *testing.T) {
 func TestNoTurnIsNoRest(t *testing.T) {
 	p := newPage(1)
 	e := &layer{Page: p}
-	if r := e.look(t.Context()); !r.Inside {
+	if r := e.look(t.Context()); r.Inside == "" {
 		t.Error("without a turn: the rank is taken to be at rest")
 	}
 	stop := make(chan struct{})
@@ -472,11 +472,27 @@ func TestNoTurnIsNoRest(t *testing.T) {
 			}
 		}
 	}()
-	if r := e.look(t.Context()); r.Inside {
+	if r := e.look(t.Context()); r.Inside != "" {
 		t.Error("with turns: the rank is taken not to be at rest")
 	}
 	p.store(atInside, 1)
-	if r := e.look(t.Context()); !r.Inside {
+	if r := e.look(t.Context()); r.Inside == "" {
 		t.Error("with a thread inside: the rank is taken to be at rest")
+	}
+}
+
+// TestHinders: a rank is named for a call that it is in, or for a collective that it has yet to enter.
+func TestHinders(t *testing.T) {
+	for _, c := range []struct {
+		r    round
+		want string
+	}{
+		{round{Entered: map[string]uint64{"world": 3}}, ""},
+		{round{Inside: "Send on world", Entered: map[string]uint64{"world": 3}}, "is in Send on world"},
+		{round{Entered: map[string]uint64{"world": 2}}, "not entered a collective call on world"},
+	} {
+		if got := c.r.hinders(map[string]uint64{"world": 3}); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%+v: got %q, want %q", c.r, got, c.want)
+		}
 	}
 }
