@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { YIELDS = 100, SLEEP_NS = 10000 }; /* the kernel makes some 60 us of it */
+/* The kernel makes some 60 us of the first sleeps. A rank that has waited for some ms sleeps longer: many ranks that
+ * look so often leave little of two cores to those that compute. */
+enum { YIELDS = 100, SHORT = 100, SHORT_NS = 10000, LONG_NS = 400000 };
 
 typedef unsigned (*ucx_fn)(void *worker);
 typedef void (*opal_fn)(void);
@@ -38,7 +40,10 @@ static void looked(bool found)
 		vain++;
 		syscall(SYS_sched_yield);
 	} else {
-		nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL); /* cut short is as good */
+		bool brief = vain < YIELDS + SHORT;
+
+		vain += brief;
+		nanosleep(&(struct timespec){.tv_nsec = brief ? SHORT_NS : LONG_NS}, NULL); /* cut short is as good */
 	}
 }
 
