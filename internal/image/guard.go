@@ -93,6 +93,9 @@ func (g *guard) leave(line string) (err error) {
 	return errors.Join(err, unix.Close(g.process))
 }
 
+// GuardVerb is the command of holdfast that calls Guard.
+const GuardVerb = "image-guard"
+
 // Guard runs CRIU for the process that has started this one. That process then has the program continue. If it ends
 // before, Guard kills the program and removes its folder. args are the process ID of the program, the folder, and the
 // command.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -38,13 +39,9 @@ type RestoreOptions struct {
 
 // Starter is what starts a program from an image.
 type Starter struct {
-	CRIU CRIU
-	// Self is a command that runs Guard on the arguments that follow.
-	Self []string
-	// Serve starts the helper that serves the program, as the user of the program if one is given, and returns when all
-	// objects are on a device. The files are the control connection and those of opencl.Resume; errs is for what the
-	// helper reports.
-	Serve func(files []*os.File, user *syscall.Credential, errs *os.File) error
+	CRIU   CRIU
+	Self   string // program whose command GuardVerb runs Guard
+	Device string // for the program, as gpustate.ParseSelect takes it; empty: what the environment says
 }
 
 // Restored is a program that runs again.
@@ -375,7 +372,7 @@ func (r *record) start(o RestoreOptions, dir string) (guard *child.Process, err 
 	}
 	c := o.CRIU.command(dir, args)
 	c.files = programs
-	g, err := c.guarded(o.Self, r.PID)
+	g, err := c.guarded([]string{o.Self, GuardVerb}, r.PID)
 	if err != nil {
 		return nil, err
 	}
@@ -431,7 +428,7 @@ func (r *record) start(o RestoreOptions, dir string) (guard *child.Process, err 
 			user.Groups = append(user.Groups, uint32(g))
 		}
 	}
-	return guard, o.Serve(files, user, own(errorsOf(g.process)))
+	return guard, opencl.ServePaused(files, o.Device, user, own(errorsOf(g.process)))
 }
 
 // putAsked writes what was on the control connection, with the same areas and connections.

@@ -7,11 +7,15 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
@@ -25,6 +29,21 @@ const endWithin = 5 * time.Second
 // should end: that ends the commands.
 func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
 	return newServer(control, opt).run(ctx, nil)
+}
+
+// ServePaused starts the command that serves a paused program on the devices, or where the environment says, as another
+// user if one is given. It returns when all objects are on a device. The files are the control connection and those of
+// Resume. The command reports to errs.
+func ServePaused(files []*os.File, devices string, user *syscall.Credential, errs *os.File) error {
+	cmd := exec.Command("/proc/self/exe", "opencl", "--resume", strconv.Itoa(len(files)-1))
+	cmd.Args[0] = "holdfast" // for messages
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = errs, errs, files
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
+	cmd.Env = os.Environ()
+	if devices != "" {
+		cmd.Env = append(cmd.Env, gpustate.DeviceEnv+"="+devices)
+	}
+	return child.StartReady(cmd, ReadyFile)
 }
 
 // Resume serves a paused program, whose state and shared files Options.Next of another process was given. It calls

@@ -17,8 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ControlFile is the descriptor of the connection that a server process begins with.
-const ControlFile = 3
+// Descriptors that a command holdfast opencl begins with. It has the last two where it is to serve a paused program.
+const (
+	ControlFile = 3 // connection to the program
+	ReadyFile   = 4 // where the command says that it serves the program, or why not (child.TellReady)
+	FirstFile   = 5 // of the files of Resume
+)
 
 // Options say what a program is offered.
 type Options struct {

@@ -77,33 +77,9 @@ func openclInBackground() error {
 // indexed is a selection that names one device by a number.
 var indexed = regexp.MustCompile(`:\d+$|#`)
 
-// Descriptors of a command that serves a paused program; its files follow.
-const (
-	readyFile  = opencl.ControlFile + 1
-	firstFiles = opencl.ControlFile + 2
-)
-
-// next is ServePaused for the command that serves the program now.
-func next(files []*os.File, devices string) error { return ServePaused(files, devices, nil, os.Stderr) }
-
-// ServePaused starts the command that serves a paused program, as another user if one is given. It returns when all
-// objects are on a device. The files are the control connection and those of opencl.Resume. The command reports to
-// errs.
-func ServePaused(files []*os.File, devices string, user *syscall.Credential, errs *os.File) error {
-	cmd := exec.Command("/proc/self/exe", "opencl", "--resume", strconv.Itoa(len(files)-1))
-	cmd.Args[0] = "holdfast" // for messages
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = errs, errs, files
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
-	cmd.Env = os.Environ()
-	if devices != "" {
-		cmd.Env = append(cmd.Env, gpustate.DeviceEnv+"="+devices)
-	}
-	return child.StartReady(cmd, readyFile)
-}
-
 func serveOpenCL(ctx context.Context, files int) error {
-	for fd := range firstFiles + files - readyFile { // a server that this command starts must not have them
-		syscall.CloseOnExec(readyFile + fd)
+	for fd := range opencl.FirstFile + files - opencl.ReadyFile { // a server that this command starts must not have them
+		syscall.CloseOnExec(opencl.ReadyFile + fd)
 	}
 	control := os.NewFile(opencl.ControlFile, "control")
 	c, err := net.FileConn(control)
@@ -130,7 +106,9 @@ func serveOpenCL(ctx context.Context, files int) error {
 	if v := os.Getenv(config.OpenCLVendorsVar); v != "" {
 		_ = os.Setenv("OCL_ICD_VENDORS", v) // as above
 	}
-	opt := opencl.Options{Next: next, Leave: func() { os.Exit(0) }}
+	opt := opencl.Options{Next: func(files []*os.File, devices string) error {
+		return opencl.ServePaused(files, devices, nil, os.Stderr)
+	}, Leave: func() { os.Exit(0) }}
 	if os.Getenv(config.OpenCLLogVar) != "" {
 		opt.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -155,17 +133,17 @@ func serveOpenCL(ctx context.Context, files int) error {
 func resumeOpenCL(ctx context.Context, u *net.UnixConn, opt opencl.Options, n int, err error) error {
 	var files []*os.File
 	for i := range n {
-		files = append(files, os.NewFile(uintptr(firstFiles+i), "of a paused program"))
+		files = append(files, os.NewFile(uintptr(opencl.FirstFile+i), "of a paused program"))
 	}
 	serves := false
 	if err == nil {
 		err = opencl.Resume(ctx, u, opt, files, func() {
 			serves = true
-			child.TellReady(readyFile, nil)
+			child.TellReady(opencl.ReadyFile, nil)
 		})
 	}
 	if err != nil && !serves {
-		child.TellReady(readyFile, err)
+		child.TellReady(opencl.ReadyFile, err)
 		return nil
 	}
 	return err

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/devices"
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -151,7 +149,8 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 		return err
 	}
 	p, err := image.Restore(cmd.Context(), image.RestoreOptions{Dir: o.dir, Epoch: storage.Epoch(o.epoch),
-		Truncate: o.truncate, Append: o.append, Starter: Starter(o.take.CRIU, self, o.device)})
+		Truncate: o.truncate, Append: o.append, Starter: image.Starter{CRIU: o.take.CRIU, Self: self,
+			Device: o.device}})
 	if err != nil {
 		return err
 	}
@@ -163,18 +162,10 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	return nil
 }
 
-// Starter starts programs on devices; self is this command.
-func Starter(criu image.CRIU, self, device string) image.Starter {
-	return image.Starter{CRIU: criu, Self: []string{self, "image-guard"},
-		Serve: func(files []*os.File, user *syscall.Credential, errs *os.File) error {
-			return devices.ServePaused(files, device, user, errs)
-		}}
-}
-
 // newImageGuard is a process that image --restore starts.
 func newImageGuard() *cobra.Command {
 	return &cobra.Command{
-		Use: "image-guard PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,
+		Use: image.GuardVerb + " PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return image.Guard(args) },
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/images"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -120,7 +119,7 @@ func (o *imageFlags) into(cmd *cobra.Command, opt *supervise.Options) (err error
 	if err == nil && o.device != "" {
 		err = os.Setenv(gpustate.DeviceEnv, o.device)
 	}
-	o.images.Starter = images.Starter(criu, opt.Self, o.device)
+	o.images.Starter = image.Starter{CRIU: criu, Self: opt.Self, Device: o.device}
 	opt.Images = &o.images
 	return err
 }
