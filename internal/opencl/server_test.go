@@ -1,9 +1,16 @@
 package opencl
 
 import (
+	"bytes"
 	"errors"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
@@ -76,4 +83,128 @@ func TestFindBesides(t *testing.T) {
 	}
 	close(stop)
 	group.Wait()
+}
+
+// TestKeptFileDamaged: the state of a paused program is read as it was written, and refused when any byte of it has
+// changed or is missing.
+func TestKeptFileDamaged(t *testing.T) {
+	contents := bytes.Repeat([]byte{7, 1, 0}, 3*page)[:2*page]
+	w := &world{Program: "p", PID: 3, Used: []int{0}, Ring: 88, End: 2 * page,
+		Sum:     crc32.Checksum(contents, castagnoli),
+		Objects: []keptObject{{ID: 4, Op: 5, Body: []byte{1}, At: page, Bytes: 9}},
+		Kernels: []keptKernel{{ID: 9, Program: 7, Name: "k", Args: []keptArg{{Kind: 4, Value: []byte{3}}}}},
+		Events:  []keptEvent{{ID: 11, Device: -1, Times: &[4]uint64{1, 2, 3, 4}}}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(contents); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&kept{file: f}).describe(w); err != nil {
+		t.Fatal(err)
+	}
+	got, bytesOf, err := readWorld(f)
+	if err != nil || !reflect.DeepEqual(got, w) || !bytes.Equal(bytesOf, contents) {
+		t.Fatalf("got %+v, %v, want %+v", got, err, w)
+	}
+	if err := unmap(bytesOf); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(what string, at int) {
+		t.Helper()
+		if _, b, err := readWorld(f); err == nil {
+			t.Errorf("%s at %d: no error", what, at)
+			_ = unmap(b)
+		}
+	}
+	for at := 0; at < len(whole); at += 1 + 37*b2i(at < 2*page) {
+		if _, err := f.WriteAt([]byte{whole[at] ^ 4}, int64(at)); err != nil {
+			t.Fatal(err)
+		}
+		refuse("a byte changed", at)
+		if _, err := f.WriteAt(whole[at:at+1], int64(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{len(whole) - 1, 2 * page, page, 5, 0} {
+		if err := f.Truncate(int64(n)); err != nil {
+			t.Fatal(err)
+		}
+		refuse("cut", n)
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestPausedAndCheckpoints: a program whose checkpoints know its objects by their order is not paused, and one that
+// was paused takes no such checkpoint.
+func TestPausedAndCheckpoints(t *testing.T) {
+	s := &Server{ring: &requestRing{lost: &atomic.Uint32{}}}
+	if err := s.holdable(); err != nil {
+		t.Errorf("before a checkpoint: %v", err)
+	}
+	if err := s.matchByOrder(); err != nil {
+		t.Errorf("a checkpoint before a pause: %v", err)
+	}
+	if err := s.holdable(); err == nil {
+		t.Error("a program with a checkpoint can be paused")
+	}
+	s = &Server{resumed: true}
+	if err := s.matchByOrder(); codeOf(err) != clInvalidOperation {
+		t.Errorf("a checkpoint after a pause: got %v", err)
+	}
+}
+
+// TestQuietAwaitsArea: a request that waits for its area, which is still on the control socket, is carried out by a
+// program that is about to be paused.
+func TestQuietAwaitsArea(t *testing.T) {
+	h := newHostile(t)
+	h.populate()
+	h.put(inRing(wire.OpAreaWait, 5, pack(uint64(1))))
+	until := func(what string, reached func() bool) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !reached(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	areas := &h.server.areas
+	until("the request is not carried out", func() bool {
+		areas.mu.Lock()
+		defer areas.mu.Unlock()
+		return areas.more != nil
+	})
+	quiet := make(chan error, 1)
+	go func() { quiet <- h.server.quiet(5 * time.Second) }()
+	until("nobody waits for the gate", func() bool {
+		open := h.server.held.gate.TryRLock()
+		if open {
+			h.server.held.gate.RUnlock()
+		}
+		return !open
+	})
+	f, err := sealed(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.give('M', f)
+	if err := <-quiet; err != nil {
+		t.Fatalf("a pause while a request waits for its area: %v", err)
+	}
+	h.server.goOn()
+	if got := h.ask(wire.OpAreaWait, uint64(1)); got != 0 {
+		t.Errorf("it goes on with status %d", got)
+	}
 }

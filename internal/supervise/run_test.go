@@ -2,6 +2,8 @@ package supervise
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
@@ -17,4 +19,16 @@ func TestPostAfterEnd(t *testing.T) {
 			t.Fatal("it hears that rank 0 is lost")
 		}
 	}
+}
+
+// commands puts shell scripts into PATH, by name.
+func commands(t *testing.T, bodies map[string]string) {
+	t.Helper()
+	bin := t.TempDir()
+	for name, body := range bodies {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 }
