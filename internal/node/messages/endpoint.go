@@ -182,7 +182,7 @@ func (r *round) hinders(most map[string]uint64) string {
 	}
 	for comm, n := range r.Entered {
 		if n < most[comm] {
-			return fmt.Sprintf("a thread of the rank has not entered a collective call on %s that other ranks are in", comm)
+			return fmt.Sprintf("a thread of the rank has not entered a collective on %s, as other ranks have", comm)
 		}
 	}
 	return ""

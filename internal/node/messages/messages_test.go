@@ -489,9 +489,10 @@ func TestHinders(t *testing.T) {
 	}{
 		{round{Entered: map[string]uint64{"world": 3}}, ""},
 		{round{Inside: "Send on world", Entered: map[string]uint64{"world": 3}}, "is in Send on world"},
-		{round{Entered: map[string]uint64{"world": 2}}, "not entered a collective call on world"},
+		{round{Entered: map[string]uint64{"world": 2}}, "not entered a collective on world"},
 	} {
-		if got := c.r.hinders(map[string]uint64{"world": 3}); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+		got := c.r.hinders(map[string]uint64{"world": 3})
+		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%+v: got %q, want %q", c.r, got, c.want)
 		}
 	}

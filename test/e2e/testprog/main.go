@@ -178,8 +178,8 @@ func (r *run) point(ctx context.Context) error {
 	return nil
 }
 
-// compute takes as long as the pace, so that a run lasts long enough to be disturbed. A short one is spent computing; in
-// a long one the rank sleeps, as one does whose GPU computes.
+// compute takes as long as the pace, so that a run lasts long enough to be disturbed. A short one is spent computing;
+// in a long one the rank sleeps, as one does whose GPU computes.
 func (r *run) compute() {
 	if r.pace >= time.Millisecond {
 		time.Sleep(r.pace)

@@ -78,7 +78,8 @@ func openclInBackground() error {
 var indexed = regexp.MustCompile(`:\d+$|#`)
 
 func serveOpenCL(ctx context.Context, files int) error {
-	for fd := range opencl.FirstFile + files - opencl.ReadyFile { // a server that this command starts must not have them
+	// a server that this command starts must not have them
+	for fd := range opencl.FirstFile + files - opencl.ReadyFile {
 		syscall.CloseOnExec(opencl.ReadyFile + fd)
 	}
 	control := os.NewFile(opencl.ControlFile, "control")
