@@ -199,7 +199,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestLengthened: CRIU is told nothing of the length of a file that has grown, and a process at its end is there again.
+// TestLengthened: CRIU does not check the length of a file that has grown, and a process at its end is there again.
 // Other files stay as they are.
 func TestLengthened(t *testing.T) {
 	entry := func(name string, pos uint64, size ...uint64) (b []byte) {

@@ -28,8 +28,8 @@ type Options struct {
 	Wait time.Duration // for its commands
 	CRIU CRIU
 
-	KeepEvery    int           // of so many images one stays for good; 0: none
-	KeepInterval time.Duration // one stays for good each time that this has passed
+	KeepEvery    int           // one of KeepEvery images is never removed; 0: none
+	KeepInterval time.Duration // one is never removed each time that this has passed
 	Command      []string      // of the program, if it is known
 }
 

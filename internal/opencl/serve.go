@@ -31,9 +31,9 @@ func Serve(ctx context.Context, control *net.UnixConn, opt Options) error {
 	return newServer(control, opt).run(ctx, nil)
 }
 
-// ServePaused starts the command that serves a paused program on the devices, or where the environment says, as another
-// user if one is given. It returns when all objects are on a device. The files are the control connection and those of
-// Resume. The command reports to errs.
+// ServePaused starts the command that serves a paused program, on the devices (empty: those of the environment), as
+// another user if one is given. It returns when all objects are on a device. The files are the control connection and
+// those of Resume. The command reports to errs.
 func ServePaused(files []*os.File, devices string, user *syscall.Credential, errs *os.File) error {
 	cmd := exec.Command("/proc/self/exe", "opencl", "--resume", strconv.Itoa(len(files)-1))
 	cmd.Args[0] = "holdfast" // for messages

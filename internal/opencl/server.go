@@ -41,7 +41,7 @@ import (
 // Descriptors that a command holdfast opencl begins with. It has the last two where it is to serve a paused program.
 const (
 	ControlFile = 3 // connection to the program
-	ReadyFile   = 4 // where the command says that it serves the program, or why not (child.TellReady)
+	ReadyFile   = 4 // the command says there that it serves the program, or why not (child.TellReady)
 	FirstFile   = 5 // of the files of Resume
 )
 

@@ -66,7 +66,7 @@ func (r *run) startImages() (m *images, err error) {
 	return m, err
 }
 
-// pause is the time to the next image after one that has cost so much; 0: there is none.
+// pause is the time to the next image after one that cost this; 0: there is none.
 func (m *images) pause(cost time.Duration) time.Duration {
 	const usualMTBF, leastCost = 24 * time.Hour, time.Second // as for checkpoints
 	switch o := &m.run.prog; {
@@ -78,7 +78,7 @@ func (m *images) pause(cost time.Duration) time.Duration {
 	return daly.Interval(max(cost, leastCost), usualMTBF)
 }
 
-// start starts the program from its newest image, or anew where there is none.
+// start starts the program from its newest image, or from its beginning if there is none.
 func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc *child.Process, err error) {
 	m.report = job.Report{Job: filepath.Base(cmd.Path), Nodes: []string{m.host}, Taken: m.taken(), Ready: true,
 		Points: 1}

@@ -235,7 +235,7 @@ func TestPauseNodes(t *testing.T) {
 			t.Errorf("%s beside a program of OpenCL: %v, got %q", do, err, a.Error)
 		}
 	}
-	_ = n.states()                                     // until nobody speaks to them
+	_ = n.states()                                     // until no command speaks to them
 	n.ranks[2].state, n.ranks[2].kept = "paused", true // as if a command had been killed while it kept them
 	if a, err := n.command(t.Context(), t, "resume"); err != nil || a.Error != "" ||
 		!slices.Equal(n.states(), []string{"running"}) {
