@@ -30,7 +30,7 @@ func removedFlag(cmd *cobra.Command, err error) error {
 		return err
 	}
 	if before := cmd.Flags().Args(); cmd.Name() == "run" && len(before) > 0 {
-		return fmt.Errorf("%w: write -- before %s: holdfast run [flags] -- %s ...", err, before[0], before[0])
+		return fmt.Errorf("%w: write -- before %s: holdfast run [flags] -- %s [arguments]", err, before[0], before[0])
 	}
 	name := unknown.GetSpecifiedName()
 	if instead := removedFlags[cmd.Name()+" --"+name]; instead != "" {
