@@ -16,6 +16,7 @@ var elsewhere = []struct{ line, by string }{
 	{`^holdfast (verify|repair|copy|ls|show|keep|prune|flush|config|man|export \S+( [a-z]+)? --from)\b`, "here"},
 	{`^holdfast export .* gpu/`, "cmd/holdfast/internal/epochs/export_test.go TestExportVerb"},
 	{`^holdfast image`, "test/opencl/image_test.go TestImaged"},
+	{`holdfast run --image|^export HOLDFAST_INTERVAL=1h|^kill -TERM %1`, "test/opencl/runimage_test.go TestRunImages"},
 	{`^holdfast node`, "test/node/daemons_test.go TestDaemonEnvironment"},
 	{`^HOLDFAST_CUDA_CHECK|>without.txt`, "test/cuda/cuda_test.go TestRollBacks"},
 	{`^holdfast report`, "cmd/holdfast/internal/jobs/report_test.go TestReport"},
