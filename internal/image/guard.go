@@ -93,7 +93,7 @@ func (g *guard) leave(line string) (err error) {
 	return errors.Join(err, unix.Close(g.process))
 }
 
-// GuardVerb is the command of holdfast that calls Guard.
+// GuardVerb is the verb of holdfast that calls Guard.
 const GuardVerb = "image-guard"
 
 // Guard runs CRIU for the process that has started this one. That process then has the program continue. If it ends

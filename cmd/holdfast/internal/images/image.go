@@ -165,7 +165,7 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 // newImageGuard is a process that image --restore starts.
 func newImageGuard() *cobra.Command {
 	return &cobra.Command{
-		Use: image.GuardVerb + " PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,
+		Use: "image-guard PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return image.Guard(args) },
 	}
