@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/examples/allreduce/nccl"
@@ -54,16 +53,4 @@ func main() {
 	}
 	check(sum.Close(), ck.Close())
 	check(mpiwrap.Finalize())
-}
-
-// check ends the program, and with it all ranks, if something has failed.
-func check(errs ...error) {
-	if err := errors.Join(errs...); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func must[T any](v T, err error) T {
-	check(err)
-	return v
 }
