@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"errors"
 	"hash/crc32"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
+	"golang.org/x/sys/unix"
 )
 
 // TestFindAgain: a number stands for its object until that is removed, and then for the next one, even if
@@ -206,5 +210,34 @@ func TestQuietAwaitsArea(t *testing.T) {
 	h.server.goOn()
 	if got := h.ask(wire.OpAreaWait, uint64(1)); got != 0 {
 		t.Errorf("it goes on with status %d", got)
+	}
+}
+
+// TestServerOfStillKilled: a program that stands still runs again if the command that has stopped it is killed.
+func TestServerOfStillKilled(t *testing.T) {
+	program, server := exec.Command("sleep", "100"), exec.Command("sleep", "100")
+	for _, c := range []*exec.Cmd{program, server} {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
+	}
+	fd, err := unix.PidfdOpen(server.Process.Pid, 0)
+	if err == nil {
+		err = program.Process.Signal(unix.SIGSTOP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Still{PID: program.Process.Pid, conn: new(net.UnixConn), server: fd}
+	time.AfterFunc(20*time.Millisecond, func() { _ = server.Process.Kill() })
+	for state := ""; !strings.Contains(state, "T"); {
+		if state, err = states(s.PID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Close()
+	if state, err := states(s.PID); err != nil || strings.Contains(state, "T") {
+		t.Errorf("its threads are %q (%v)", state, err)
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
 // Still is a program that stands still for an image of its process: it is paused, has read all that was sent to it, and
 // is stopped (SIGSTOP). When the connection ends, because GoOn or Close was called or the caller has died, the program
-// goes on.
+// goes on. If the command that serves the program is killed meanwhile, Close has it run into the loss of its device.
 type Still struct {
 	PID   int
 	Bytes int64 // of contents that went from the devices
@@ -30,7 +31,8 @@ type Still struct {
 	Control, State, Ring *os.File
 	Areas, Connections   []*os.File
 
-	conn *net.UnixConn
+	conn   *net.UnixConn
+	server int // the command that serves the program, a descriptor
 }
 
 // Stop has a program stand still, once its commands have ended, for which it waits.
@@ -40,6 +42,13 @@ func Stop(ctx context.Context, pid int, wait time.Duration) (_ *Still, err error
 		return nil, err
 	}
 	made := &Still{PID: pid, conn: c}
+	who, err := handshake.Peer(c)
+	if err == nil {
+		made.server, err = unix.PidfdOpen(int(who.Pid), 0)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the command that serves process %d has ended: %w", pid, err), c.Close())
+	}
 	defer func() {
 		if err != nil {
 			made.Close()
@@ -107,6 +116,23 @@ func (s *Still) Close() {
 	}
 	closeAll(s.Areas)
 	closeAll(s.Connections)
+	s.free()
+	_ = unix.Close(s.server) // it is open
+}
+
+// free returns when the program is no longer stopped. It has the program run if the command that had stopped it has
+// been killed.
+func (s *Still) free() {
+	server := []unix.PollFd{{Fd: int32(s.server), Events: unix.POLLIN}}
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if n, _ := unix.Poll(server, 0); n > 0 {
+			start(s.PID)
+			return
+		}
+		if state, err := states(s.PID); err != nil || !strings.Contains(state, "T") {
+			return
+		}
+	}
 }
 
 // filesAtOnce is how many descriptors one message has; the kernel takes 253.
@@ -127,7 +153,7 @@ func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 		return
 	}
 	if stopped {
-		s.start()
+		start(s.pid)
 	}
 	again := s.resume("")
 	answer = Answer{State: "running"}
@@ -240,15 +266,15 @@ func states(pid int) (string, error) {
 	return out.String(), err
 }
 
-// start has the program run again. CRIU may still have it, where who took the image has died: it leaves the program as
-// it has found it.
-func (s *Server) start() {
+// start has a program run again. CRIU may still have it if the command that takes the image has died: CRIU leaves the
+// program as it has found it.
+func start(pid int) {
 	for calm, tries := 0, 0; calm < 3 && tries < 30000; tries++ {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(s.pid) + "/status")
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 		if err != nil {
 			return // it has ended
 		}
-		state, err := states(s.pid)
+		state, err := states(pid)
 		switch {
 		case err != nil:
 			return
@@ -256,7 +282,7 @@ func (s *Server) start() {
 			calm = 0
 		case strings.Contains(state, "T"):
 			calm = 0
-			_ = unix.Kill(s.pid, unix.SIGCONT) // it has ended
+			_ = unix.Kill(pid, unix.SIGCONT) // it has ended
 		default:
 			calm++
 		}
