@@ -198,8 +198,8 @@ LANES = --no-print-directory -k
 test-slurm:
 	$(TEST) ./test/slurm
 
-# Each test runs once, whole, without the race detector. A fifth of the packages that the detector is of use for run
-# besides with it and with invariants, -short: the commit says which fifth; make race runs all of them. NO_RACE has the
+# Each test runs once, whole, without the race detector. A tenth of the packages that the detector is of use for run
+# besides with it and with invariants, -short: the commit says which tenth; make race runs all of them. NO_RACE has the
 # others: the package starts programs that were built without the detector, or does one thing at a time
 # (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). lint has vetted all. sort has the packages that
 # take longest come first. Programs that tests build are linked without what debuggers alone read: that takes half
@@ -221,8 +221,8 @@ PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{e
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
 but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
 space := $() $()
-FIFTH = awk '{ name[NR] = $$0 } END { for (i = int(part * NR / 5) + 1; i <= (part + 1) * NR / 5; i++) print name[i] }' \
-	part=$$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 5)) -
+TENTH = awk '{ name[NR] = $$0 } END { for (i = int(part * NR / 10) + 1; i <= (part + 1) * NR / 10; i++) print name[i] }' \
+	part=$$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 10)) -
 
 # Simulated file systems make much garbage in small heaps, which is collected less often than usual.
 test-ranks:
@@ -232,7 +232,7 @@ test-others:
 test-programs:
 	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(LATER)))
 test-raced:
-	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(FIFTH))
+	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(TENTH))
 test-bench: # make race has its packages with the detector
 	cd bench && $(TEST) -p 1 ./...
 test-abi:
@@ -255,7 +255,7 @@ test-criu:
 # Compiles what the tests of the root need, and links nothing.
 test-compiled:
 	@$(GO) list -export -test ./... >/dev/null
-	@$(GO) list -export -test $(DETECTOR) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(FIFTH)) >/dev/null
+	@$(GO) list -export -test $(DETECTOR) $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(TENTH)) >/dev/null
 
 test-model: ## check the cut protocol's model with spin; half a minute
 	@sh coordinated/cut/model/run.sh
@@ -305,7 +305,7 @@ soak-node: ## KILLS deaths of a daemon, and of a rank of a C program before rand
 MOVES ?= 300
 soak-layer: N = 1000
 soak-layer: ## N random programs in C with messages in flight: cut, kill -9, restart under the other MPI
-	$(GO) test -count=1 -timeout 0 ./test/mpilayer -run 'RandomPrograms$$' -v -args -programs $(N) -seed $(or $(SEED),$$(date +%s))
+	$(GO) test -count=1 -timeout 0 ./test/mpilayer -run 'RandomPrograms' -v -args -bugs -programs $(N) -seed $(or $(SEED),$$(date +%s))
 
 soak-opencl: KILLS = 40
 soak-opencl: ## OpenCL programs in C at random moments: MOVES moves between PoCL and rusticl and two servers, KILLS kills of each process
