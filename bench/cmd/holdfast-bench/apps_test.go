@@ -56,7 +56,7 @@ func TestBenchApps(t *testing.T) {
 			t.Errorf("got %+v", l)
 		}
 	}
-	for _, want := range []string{"steps,", "library", "command", "a", "one", "Daly", "restart:",
+	for _, want := range []string{"steps,", "library", "a", "one", "Daly", "restart:",
 		"restart: of that, device contents", "restart: of the baseline, read"} {
 		if !metrics[want] {
 			t.Errorf("no metric begins with %q: %v, under %s", want, metrics, l.Title)

@@ -72,7 +72,7 @@ func TestHelp(t *testing.T) {
 // TestMistakes: what cannot be done ends with one code and a word about it.
 func TestMistakes(t *testing.T) {
 	for args, want := range map[string]string{
-		"strorage":                      `holdfast bench has no command "strorage", do you mean storage?`,
+		"strorage":                      `holdfast bench has no command "strorage" (do you mean storage?)`,
 		"opencl --mib 0":                "--mib 0",
 		"cut --ranks 1":                 "--ranks 1: want numbers of 2 or more",
 		"mpi --runs 0":                  "--runs 0: want more than 0",
