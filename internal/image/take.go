@@ -84,11 +84,6 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	defer still.Close()
-	process, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return t, err
-	}
-	defer unix.Close(process)
 	sections, release, err := save(&o, still, dir, t.Program)
 	defer release()
 	if err != nil {
@@ -111,7 +106,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	t.Bytes = info.Bytes
 	if o.Kill {
 		t.Stopped = time.Since(began)
-		if err := end(pid, process); err != nil {
+		if err := end(pid, still.Process); err != nil {
 			return t, fmt.Errorf("image %d was taken, but the program not ended: %w", t.Epoch, err)
 		}
 	}

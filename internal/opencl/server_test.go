@@ -222,19 +222,25 @@ func TestServerOfStillKilled(t *testing.T) {
 		}
 		defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
 	}
-	fd, err := unix.PidfdOpen(server.Process.Pid, 0)
-	if err == nil {
-		err = program.Process.Signal(unix.SIGSTOP)
+	s := &Still{PID: program.Process.Pid, conn: new(net.UnixConn), stopped: true}
+	var err error
+	if s.server, err = unix.PidfdOpen(server.Process.Pid, 0); err == nil {
+		s.Process, err = unix.PidfdOpen(s.PID, 0)
 	}
-	if err != nil {
+	if err = errors.Join(err, program.Process.Signal(unix.SIGSTOP)); err != nil {
 		t.Fatal(err)
 	}
-	s := &Still{PID: program.Process.Pid, conn: new(net.UnixConn), server: fd}
 	time.AfterFunc(20*time.Millisecond, func() { _ = server.Process.Kill() })
 	for state := ""; !strings.Contains(state, "T"); {
 		if state, err = states(s.PID); err != nil {
 			t.Fatal(err)
 		}
+	}
+	gone := *s // one whose program had gone on, and that somebody else has stopped
+	gone.stopped, gone.Process, gone.server = false, -1, -1
+	gone.Close()
+	if state, err := states(s.PID); err != nil || !strings.Contains(state, "T") {
+		t.Errorf("a program that another has stopped: its threads are %q (%v)", state, err)
 	}
 	s.Close()
 	if state, err := states(s.PID); err != nil || strings.Contains(state, "T") {

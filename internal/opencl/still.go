@@ -22,8 +22,9 @@ import (
 // is stopped (SIGSTOP). When the connection ends, because GoOn or Close was called or the caller has died, the program
 // goes on. If the command that serves the program is killed meanwhile, Close has it run into the loss of its device.
 type Still struct {
-	PID   int
-	Bytes int64 // of contents that went from the devices
+	PID     int
+	Process int   // the same, a descriptor
+	Bytes   int64 // of contents that went from the devices
 
 	// Control is the command's end of the control connection. State has the objects; Resume reads it. Ring and Areas
 	// are memory that the program has mapped, and Connections the command's ends of these. The caller must take
@@ -31,8 +32,9 @@ type Still struct {
 	Control, State, Ring *os.File
 	Areas, Connections   []*os.File
 
-	conn   *net.UnixConn
-	server int // the command that serves the program, a descriptor
+	conn    *net.UnixConn
+	server  int  // the command that serves the program, a descriptor
+	stopped bool // the command may have stopped the program, and has not had it run again
 }
 
 // Stop has a program stand still, once its commands have ended, for which it waits.
@@ -41,21 +43,25 @@ func Stop(ctx context.Context, pid int, wait time.Duration) (_ *Still, err error
 	if err != nil {
 		return nil, err
 	}
-	made := &Still{PID: pid, conn: c}
-	who, err := handshake.Peer(c)
-	if err == nil {
-		made.server, err = unix.PidfdOpen(int(who.Pid), 0)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the command that serves process %d has ended: %w", pid, err), c.Close())
-	}
+	made := &Still{PID: pid, Process: -1, conn: c, server: -1, stopped: true}
 	defer func() {
 		if err != nil {
 			made.Close()
 		}
 	}()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if made.Process, err = unix.PidfdOpen(pid, 0); err != nil {
+		return nil, err
+	}
+	who, err := handshake.Peer(c)
+	if err == nil {
+		made.server, err = unix.PidfdOpen(int(who.Pid), 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the command that serves process %d has ended: %w", pid, err)
+	}
 	a, err := ask(c, pid, Ask{Do: "image", Wait: wait.Seconds()})
+	made.stopped = a.Error == "" // a command that refuses has left the program as it was
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +111,7 @@ func closeAll(files []*os.File) {
 // GoOn has the program go on.
 func (s *Still) GoOn() error {
 	_, err := ask(s.conn, s.PID, Ask{Do: "resume"})
+	s.stopped = err != nil
 	return errors.Join(err, s.conn.Close())
 }
 
@@ -116,16 +123,26 @@ func (s *Still) Close() {
 	}
 	closeAll(s.Areas)
 	closeAll(s.Connections)
-	s.free()
-	_ = unix.Close(s.server) // it is open
+	if s.stopped && s.server >= 0 {
+		s.free()
+	}
+	for _, fd := range []int{s.Process, s.server} {
+		_ = unix.Close(fd) // it may not be open
+	}
 }
 
-// free returns when the program is no longer stopped. It has the program run if the command that had stopped it has
-// been killed.
+// free returns when the program is no longer stopped, or has ended. It has the program run if the command that had
+// stopped it has been killed.
 func (s *Still) free() {
-	server := []unix.PollFd{{Fd: int32(s.server), Events: unix.POLLIN}}
+	ended := func(process int) bool {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
+		return n > 0
+	}
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if n, _ := unix.Poll(server, 0); n > 0 {
+		if ended(s.Process) {
+			return
+		}
+		if ended(s.server) {
 			start(s.PID)
 			return
 		}
