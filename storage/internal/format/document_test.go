@@ -183,7 +183,7 @@ func dump(b []byte) string {
 		line := b[i:min(i+16, len(b))]
 		if format.NonZero(line) >= 0 || i+16 >= len(b) {
 			fmt.Fprintf(&s, "%05x:", i)
-			for word := range slices.Chunk(line, 4) {
+			for word := range slices.Chunk(line, 8) {
 				fmt.Fprintf(&s, " %x", word)
 			}
 			s.WriteByte('\n')
