@@ -10,10 +10,11 @@ import (
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/image"
 )
 
 func lookDevices(ctx context.Context, r *report) {
-	r.lookImages(ctx, ownStatus())
+	r.lookImages(ctx, ownStatus(), image.CRIU.Check)
 	wanted, asked := r.device()
 	infos, err := gpustate.Devices()
 	if err != nil || len(infos) == 0 {

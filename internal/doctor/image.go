@@ -17,8 +17,8 @@ var imageRights = []struct {
 	name   string
 }{{19, "CAP_SYS_PTRACE"}, {21, "CAP_SYS_ADMIN"}, {24, "CAP_SYS_RESOURCE"}, {40, "CAP_CHECKPOINT_RESTORE"}}
 
-// lookImages checks for what images of OpenCL programs need. status is /proc/self/status.
-func (r *report) lookImages(ctx context.Context, status string) {
+// lookImages checks for what images of OpenCL programs need. status is /proc/self/status, try image.CRIU.Check.
+func (r *report) lookImages(ctx context.Context, status string, try func(image.CRIU, context.Context) error) {
 	c, err := image.FindCRIU(ctx, "")
 	if err != nil {
 		r.add("devices", "image", Note, fmt.Sprintf("holdfast image cannot be used: %v", err),
@@ -32,7 +32,7 @@ func (r *report) lookImages(ctx context.Context, status string) {
 			strings.Join(lacks, ", ")), "have the administrator run holdfast image as root, or let you do so by sudo")
 		return
 	}
-	if err := c.Check(ctx); err != nil {
+	if err := try(c, ctx); err != nil {
 		r.add("devices", "image", Note, fmt.Sprintf("%s: %v", has, err), "ask the administrator for a kernel with "+
 			"CONFIG_CHECKPOINT_RESTORE, CONFIG_UNIX_DIAG and what the message names")
 		return

@@ -1,11 +1,15 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/image"
 )
 
 // TestImages: which CRIU there is, and whether the kernel and the rights suffice.
@@ -26,10 +30,7 @@ func TestImages(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		if c.version != "" {
-			text := fmt.Sprintf("#!/bin/sh\n[ $1 = check ] || { echo Version: %s; exit; }\n", c.version)
-			if c.fails {
-				text += "echo '(00.1) Error (criu/x.c:1): no such kernel'; exit 1\n"
-			}
+			text := fmt.Sprintf("#!/bin/sh\necho Version: %s\n", c.version)
 			if err := os.WriteFile(filepath.Join(dir, "criu"), []byte(text), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +39,13 @@ func TestImages(t *testing.T) {
 		}
 		t.Setenv("PATH", dir)
 		r := &report{}
-		r.lookImages(t.Context(), "Name:\tx\nCapEff:\t"+c.rights+"\nSeccomp:\t0\n")
+		r.lookImages(t.Context(), "Name:\tx\nCapEff:\t"+c.rights+"\nSeccomp:\t0\n",
+			func(image.CRIU, context.Context) error {
+				if c.fails {
+					return errors.New("no such kernel")
+				}
+				return nil
+			})
 		if len(r.findings) != 1 || r.findings[0].State != c.state || !strings.Contains(r.findings[0].Detail, c.want) {
 			t.Errorf("%s, %s: got %+v, want %v %q", c.version, c.rights, r.findings, c.state, c.want)
 		}

@@ -50,6 +50,9 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, fmt.Errorf("it has started other processes (%s), which would not be in the image",
 			strings.Trim(fmt.Sprint(children), "[]"))
 	}
+	if Outside(pid) {
+		return t, errors.New("its session began outside of this container, where CRIU cannot follow: start it by setsid")
+	}
 	run := make([]byte, 16)
 	_, _ = rand.Read(run) // it never fails
 	name, err := os.ReadFile(proc(pid, "comm"))
@@ -113,6 +116,12 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	err = store.PinByRule(ctx, t.Epoch, storage.LevelGlobal, o.KeepEvery, o.KeepInterval)
 	_, perr := store.Prune(ctx, storage.LevelGlobal)
 	return t, errors.Join(err, perr)
+}
+
+// Outside reports whether a process, 0 for this one, is in a session of a process that this PID namespace does not have.
+func Outside(pid int) bool {
+	sid, err := unix.Getsid(pid)
+	return err == nil && sid == 0
 }
 
 // end kills a process and waits for its end. It also waits up to 5 s for its parent to reap it, which frees its number.

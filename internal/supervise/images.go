@@ -106,6 +106,7 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 		anew = errors.Is(err, image.ErrNone)
 	}
 	if anew {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: image.Outside(0)}
 		if proc, err = child.Start(cmd); err == nil {
 			m.pid = proc.PID()
 		}

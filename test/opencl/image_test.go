@@ -49,6 +49,7 @@ func (l *lab) startImaged(criu, text, name string, args ...string) *imaged {
 	p := &imaged{l, criu, 0, filepath.Join(l.dir, "out"), filepath.Join(l.dir, "errs"), filepath.Join(l.dir, "images"),
 		make(chan struct{})}
 	c := l.command(through(platform), name, args...)
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := os.Create(p.out)
 	if err == nil {
 		c.Stdout = out
