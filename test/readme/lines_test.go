@@ -18,6 +18,7 @@ var elsewhere = []struct{ line, by string }{
 	{`^holdfast image`, "test/opencl/image_test.go TestImaged"},
 	{`holdfast run --image|^export HOLDFAST_INTERVAL=1h|^kill -TERM %1`, "test/opencl/runimage_test.go TestRunImages"},
 	{`^holdfast node`, "test/node/daemons_test.go TestDaemonEnvironment"},
+	{`^export HOLDFAST_METRICS`, "test/e2e/observe_test.go TestStatusMetricsReport"},
 	{`^HOLDFAST_CUDA_CHECK|>without.txt`, "test/cuda/cuda_test.go TestRollBacks"},
 	{`^holdfast report`, "cmd/holdfast/internal/jobs/report_test.go TestReport"},
 	{`^(bin/)?holdfast request`, "cmd/holdfast/internal/jobs/request_test.go TestRequestWaits"},
