@@ -15,7 +15,7 @@ var numbered = []struct {
 }{
 	{"docs/internals/NODE.md", `(?m)^\| (\d+) \| ([A-Z]+) \|`,
 		"lib/src/protocol.h", `#define HFP_([A-Z]+) (\d+)`, "#define HFP_HELLO 1", "#define HFP_HELLO_GATHERS"},
-	{"docs/internals/OPENCL.md", `(?m)^\| (\d+) \| ([A-Z_]+) \|`,
+	{"docs/internals/OPENCL.md", `(?m)^ ?(\d+) ([A-Z_]+)\b`,
 		"lib/opencl/wire/protocol.h", `HFCL_([A-Z_]+) = (\d+)`, "HFCL_HELLO = 1", "};"},
 }
 
