@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// numbered are tables of pages whose first two columns are the numbers and names of a source.
+// numbered are blocks of pages whose lines begin with the numbers and names of a source.
 var numbered = []struct {
 	page, row    string
 	file, define string // name and number in the source
 	from, to     string // its part
 }{
-	{"docs/internals/NODE.md", `(?m)^\| (\d+) \| ([A-Z]+) \|`,
+	{"docs/internals/NODE.md", `(?m)^ ?(\d+) ([A-Z]+)\b`,
 		"lib/src/protocol.h", `#define HFP_([A-Z]+) (\d+)`, "#define HFP_HELLO 1", "#define HFP_HELLO_GATHERS"},
 	{"docs/internals/OPENCL.md", `(?m)^ ?(\d+) ([A-Z_]+)\b`,
 		"lib/opencl/wire/protocol.h", `HFCL_([A-Z_]+) = (\d+)`, "HFCL_HELLO = 1", "};"},
