@@ -211,7 +211,7 @@ func TestDocument(t *testing.T) {
 		t.Errorf("it does not say %q", want)
 	}
 	document := map[Op]string{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([A-Z]\w+) \|`).FindAllSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^ ?(\d+) ([A-Z]\w+)`).FindAllSubmatch(text, -1) {
 		n, _ := strconv.Atoi(string(row[1]))
 		document[Op(n)] = string(row[2])
 	}
