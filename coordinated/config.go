@@ -99,26 +99,25 @@ func (c *Config) Options() Options {
 var settings = slices.Concat(levelKeys, momentKeys, amountKeys, deviceKeys, rareKeys)
 
 var levelKeys = config.In("where checkpoints are kept",
-	config.Key("job", "the program's name", "name of the job that the checkpoints belong to; under Slurm "+
-		"SLURM_JOB_NAME is the default",
+	config.Key("job", "SLURM_JOB_NAME, or the program's name", "name of the job that the checkpoints belong to",
 		config.Text("a name", func(o *Options) *string { return &o.Job })),
-	config.Key("global", "none", "directory that all nodes see, or an object store; it must exist. off: no such "+
-		"directory; without local no checkpoints are taken",
+	config.Key("global", "none", "directory that all nodes see, or s3://bucket/prefix; it must exist. off: none; "+
+		"without local no checkpoints are taken",
 		config.Text("a directory, s3://bucket/prefix, or off", func(o *Options) *string { return &o.Global })),
-	config.Key("local", "none", "directory on each node's own disk; it must exist. off: no such directory; "+
-		"without global no checkpoints are taken",
+	config.Key("local", "none", "directory on each node's own disk; it must exist. off: none; without global no "+
+		"checkpoints are taken",
 		config.Text("a directory, or off", func(o *Options) *string { return &o.Local })),
-	config.Key("redundancy", "none", "copies or parity of local shards on other nodes; a Go program imports "+
-		"storage/parity for parity",
+	config.Key("redundancy", "none", "copies or parity of local shards on other nodes; for parity Go programs "+
+		"import storage/parity",
 		config.Checked("partner:K or parity:D+P, or none", setRedundancy)))
 
 var momentKeys = config.In("when they are taken, and which one is restored",
-	config.Key("interval", "by mtbf", "time from the end of one checkpoint to the next. off: no checkpoints by "+
-		"the clock, even with mtbf",
+	config.Key("interval", "by mtbf", "time from the end of one checkpoint to the next. off: none by the clock, even "+
+		"with mtbf",
 		config.DurationOrOff(func(o *Options) *time.Duration { return &o.Interval })),
-	config.Key("mtbf", "24h", "mean time between failures of the whole job. Holdfast computes the interval from "+
-		"it and the measured cost (Daly); a value here overrides interval. The default does not, and never gives "+
-		"less than about 7 minutes",
+	config.Key("mtbf", "24h", "mean time between failures of the job. Holdfast computes the interval from it and "+
+		"the measured cost (Daly). A time that is set overrides interval; off: no interval from it; the default never "+
+		"gives less than about 7 minutes",
 		config.DurationOrOff(func(o *Options) *time.Duration { return &o.MTBF })),
 	config.Key("deadline_lead", "none", "time before the end of the Slurm job at which a final checkpoint is "+
 		"taken; at most half of the time left at Open",
@@ -131,82 +130,76 @@ var momentKeys = config.In("when they are taken, and which one is restored",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.CheckpointSignals })),
 	config.Key("signals.stop", "USR2,TERM", "signals to any rank that ask for a final checkpoint",
 		config.Signals(func(o *Options) *[]os.Signal { return &o.StopSignals })),
-	config.Key("redundancy_every", "every epoch", "number of epochs, or time, between two that get copies or "+
-		"parity",
+	config.Key("redundancy_every", "every epoch", "epochs, or time, between two that get copies or parity",
 		everyKind(func(o *Options) *Every { return &o.RedundancyEvery })),
-	config.Key("global_every", "every epoch", "number of epochs, or time, between two that are copied to global; "+
-		"a final one always is",
+	config.Key("global_every", "every epoch", "epochs, or time, between two that are copied to global; a final one "+
+		"always is",
 		everyKind(func(o *Options) *Every { return &o.GlobalEvery })),
-	config.Key("quiet", "0s", "longest time to delay a checkpoint until no message is in flight, so that other "+
-		"numbers of ranks can restore it",
+	config.Key("quiet", "0s", "longest time to wait until no message is in flight, so that other numbers of ranks can "+
+		"restore the checkpoint",
 		config.Duration(func(o *Options) *time.Duration { return &o.Quiet })),
 	config.Key("fresh", "false", "start from the beginning: restore nothing",
 		config.Bool(func(o *Options) *bool { return &o.Fresh })),
-	config.Key("epoch", "the newest", "number of the epoch to restore; the newest is the newest that all ranks "+
-		"can read",
+	config.Key("epoch", "the newest", "epoch to restore; the newest is the newest that all ranks can read",
 		config.Count(func(o *Options) *storage.Epoch { return &o.Epoch })))
 
 var amountKeys = config.In("how much is kept and used",
-	config.Key("keep", "2", "number of committed epochs to keep at each level",
+	config.Key("keep", "2", "committed epochs to keep at each level, at least 2",
 		config.Checked("a whole number of 2 or more", setKeep)),
-	config.Key("keep_local", "as keep", "number of committed epochs to keep at local and its redundancy, each "+
-		"complete; 1 is enough with global", config.Count(func(o *Options) *int { return &o.KeepLocal })),
-	config.Key("keep_every", "none", "number of epochs, or time, after which one more epoch at global is kept "+
-		"until holdfast keep --remove",
+	config.Key("keep_local", "as keep", "committed epochs to keep at local and its redundancy, each complete; 1 is "+
+		"enough with global", config.Count(func(o *Options) *int { return &o.KeepLocal })),
+	config.Key("keep_every", "none", "epochs, or time, after which one more epoch at global is kept until holdfast "+
+		"keep --remove",
 		config.Checked("a number of epochs such as 100, or a duration such as 6h", setKeepEvery)),
 	config.Key("compress", "false", "compress data that is copied to global",
 		config.Bool(func(o *Options) *bool { return &o.Compress })),
-	config.Key("flush_rate", "no limit", "limit for copying to global, in bytes per second for each node",
+	config.Key("flush_rate", "no limit", "limit for copying to global, in bytes per second and node",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
-	config.Key("max_pool", "no limit", "limit for the host memory of captures, in bytes for each rank",
+	config.Key("max_pool", "no limit", "limit for the host memory of captures, in bytes a rank",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
-	config.Key("max_shadow", "all that is free", "limit for the device memory of captures, in bytes for each device; "+
-		"none: copy to the host while the program waits",
+	config.Key("max_shadow", "all that is free", "limit for the device memory of captures, in bytes a device; none: "+
+		"copy to the host while the program waits",
 		config.Checked("a size such as 8GiB, or none", setMaxShadow)),
-	config.Key("max_mailbox", "half of the available memory", "limit for the memory of messages in flight at a cut, "+
-		"in bytes for each rank; a cut that needs more fails",
+	config.Key("max_mailbox", "half of the available memory", "limit for messages in flight at a cut, in bytes a "+
+		"rank; a cut that needs more fails",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxMailbox })))
 
 var deviceKeys = config.In("devices, and the server that lends them, holdfast gpud",
-	config.Key("device", "the best there is", "device of the program, on this machine or of a holdfast gpud",
+	config.Key("device", "the best there is", "device of the program, here or of a holdfast gpud",
 		config.Checked("a selection such as cuda:0, pocl, or remote=node7:7478,cuda:0", setDevice)),
 	config.Key("gpud.key", "~/.config/holdfast/gpud.key", "key file of holdfast gpud and its clients; holdfast "+
 		"migrate and balance use gpud-move.key beside it",
 		config.Checked("a file", setGpudKey)))
 
 var rareKeys = config.In("rarely needed",
-	config.Key("log", "info", "least severe lines in the log; debug is for finding a fault",
+	config.Key("log", "info", "least severe lines in the log",
 		config.Checked("debug, info, warn or error", setLogLevel)),
-	config.Key("sharing", "private", "other users that may read the checkpoints; only this user can write them",
+	config.Key("sharing", "private", "users that may read the checkpoints; only the owner can write them",
 		config.Checked("private, group or world", setSharing)),
 	config.Key("allow_foreign", "false", "accept directories and files that other users own, can write to, or "+
 		"can have linked",
 		config.Bool(func(o *Options) *bool { return &o.AllowForeign })),
-	config.Key("gpu_aware", "auto", "pass device memory to MPI directly. auto: if MPI supports it and a trial "+
-		"confirms that",
+	config.Key("gpu_aware", "auto", "pass device memory to MPI directly. auto: if a trial shows that MPI supports it",
 		config.Checked("auto or off", setGPUAware)),
 	config.Key("events", "on", "write an event log for holdfast report beside the checkpoints",
 		config.Checked("on or off", setEvents)),
-	config.Key("metrics", "none", "place of metrics for Prometheus: the first rank of each node writes a file in "+
-		"this directory, or serves HTTP at this address; without a host it is loopback",
+	config.Key("metrics", "none", "for Prometheus: the first rank of each node writes a file in this absolute "+
+		"directory, or serves HTTP at this address, such as :9469; without a host it is loopback",
 		config.Checked("an absolute directory, or an address such as :9469", setMetrics)),
-	config.Key("control.interface", "automatic", "interface on which the control plane listens (TCP between the "+
-		"ranks). automatic: the fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot), else the "+
-		"first interface that is up",
+	config.Key("control.interface", "automatic", "interface or address for TCP between the ranks. automatic: the "+
+		"fast network if all nodes have it (InfiniBand, Omni-Path, Slingshot), else the first interface that is up",
 		config.Text("an interface or address", func(o *Options) *string { return &o.Interface })),
 	config.Key("control.peer_timeout", "15s", "time of silence after which a rank counts as lost; a rank whose "+
 		"connection breaks is lost at once",
 		config.Positive(func(o *Options) *time.Duration { return &o.PeerTimeout })),
-	config.Key("cut_timeout", "60s", "time in which the ranks must agree on a cut; otherwise the request is "+
-		"dropped",
+	config.Key("cut_timeout", "60s", "time in which the ranks must agree on a cut; else the request is dropped",
 		config.Positive(func(o *Options) *time.Duration { return &o.CutTimeout })),
-	config.Key("wait_timeout", "60s", "time for which ranks wait for one that has closed, or for each other, "+
-		"before the job ends",
+	config.Key("wait_timeout", "60s", "time for which ranks wait for a closed one, or for each other, before the job "+
+		"ends",
 		config.Positive(func(o *Options) *time.Duration { return &o.WaitTimeout })),
 	config.Key("write_timeout", "5m", "time without progress after which writing an epoch at a level fails",
 		config.Positive(func(o *Options) *time.Duration { return &o.WriteTimeout })),
-	config.Key("max_failed", "never", "number of consecutive checkpoints that reached no level after which the "+
-		"job ends",
+	config.Key("max_failed", "never", "consecutive checkpoints that reached no level after which the job ends",
 		config.Count(func(o *Options) *int { return &o.MaxFailed })))
 
 func setEvents(o *Options, text string) error {

@@ -126,7 +126,8 @@ func TestSettingsPage(t *testing.T) {
 	}
 }
 
-// settingsPage is docs/SETTINGS.md.
+// settingsPage is docs/SETTINGS.md. A meaning that begins with a time, or names a number, bytes or signals, needs no
+// list of the values.
 func settingsPage(values []config.Value) string {
 	var b strings.Builder
 	b.WriteString("# Settings\n\n" +
@@ -139,18 +140,22 @@ func settingsPage(values []config.Value) string {
 		"    global: /lustre/me/checkpoints\n    mtbf: 24h\n    control:\n      interface: ib0\n\n" +
 		"`holdfast config` shows what is in force, `holdfast config KEY` explains a key, and\n" +
 		"`holdfast config --example` writes a `holdfast.yaml` with all keys as comments.\n\n" +
-		"A duration is `90s`, `10m` or `24h`. A number of bytes is `500M` or `2GiB`. A number of epochs is `4`.\n" +
-		"Signals are a list of USR1, USR2, TERM, HUP, INT, URG, WINCH and XCPU.\n")
-	example := regexp.MustCompile(`,? such as (\d[^,]*(, 10m or 24h)?)|list of USR1.*XCPU`)
+		"A time is `90s`, `10m` or `24h`. Bytes are `500M` or `2GiB`. Epochs are a number such as `4`.\n" +
+		"Signals are a list of USR1, USR2, TERM, HUP, INT, URG, WINCH and XCPU, or none.\n")
+	plain := regexp.MustCompile(`^(true or false|an? (duration|number of|whole number|size|name|file|list|` +
+		`(absolute )?directory|interface))`)
 	for i, v := range values {
 		if i == 0 || v.Group != values[i-1].Group {
-			fmt.Fprintf(&b, "\n## %s%s\n\n| key | default | what it is | what it may be |\n|---|---|---|---|\n",
+			fmt.Fprintf(&b, "\n## %s%s\n\n| key | default | meaning |\n|---|---|---|\n",
 				strings.ToUpper(v.Group[:1]), v.Group[1:])
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", v.Key, v.Default, v.Help,
-			strings.ReplaceAll(example.ReplaceAllString(v.Allowed, ""), "a , or none", "signals, or none"))
+		meaning := v.Help
+		if !plain.MatchString(v.Allowed) {
+			meaning = v.Allowed + ": " + meaning
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Key, v.Default, meaning)
 	}
-	b.WriteString("\n## Variables that are no keys\n\n| variable | what it is |\n|---|---|\n")
+	b.WriteString("\n## Variables that are no keys\n\n| variable | meaning |\n|---|---|\n")
 	for _, v := range config.Variables {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", v.Name, v.Help)
 	}
