@@ -51,7 +51,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 			strings.Trim(fmt.Sprint(children), "[]"))
 	}
 	if Outside(pid) {
-		return t, errors.New("its session began outside of this container, where CRIU cannot follow: start it by setsid")
+		return t, errors.New("its session began outside of this container, which CRIU refuses: start it by setsid")
 	}
 	run := make([]byte, 16)
 	_, _ = rand.Read(run) // it never fails
@@ -118,7 +118,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	return t, errors.Join(err, perr)
 }
 
-// Outside reports whether a process, 0 for this one, is in a session of a process that this PID namespace does not have.
+// Outside reports whether the session of a process, 0 for this one, began outside of this PID namespace.
 func Outside(pid int) bool {
 	sid, err := unix.Getsid(pid)
 	return err == nil && sid == 0
