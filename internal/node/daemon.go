@@ -276,13 +276,14 @@ func (d *daemon) deliver(s os.Signal) bool {
 	return false
 }
 
-// awaitEarlier waits for the sessions of an earlier start whose clients have disconnected: their epochs are on their
-// way to the directories that the new ones open.
+// awaitEarlier waits for the sessions of an earlier start whose clients have disconnected, or will be killed because a
+// rank was lost: a launcher may end before its ranks. Their epochs are on their way to the directories that the new
+// ones open, and the memory of their captures is retained for the new ones.
 func (d *daemon) awaitEarlier(s *session) error {
 	d.mu.Lock()
 	var ending []*session
 	for one := range d.alive {
-		if one != s && one.isDisconnected() {
+		if one != s && (one.isDisconnected() || one.lost.Load()) {
 			ending = append(ending, one)
 		}
 	}
