@@ -2,9 +2,12 @@ package mpilayer
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
@@ -47,31 +50,79 @@ func TestSendsWhileCutCloses(t *testing.T) {
 	}
 }
 
-// TestPlantedBugs: bugs in the acknowledgement of synchronous sends and in the gate of threads are found. They are in
-// one build of the layer, and a variable says which is there.
-func TestPlantedBugs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the layer once more")
-	}
-	const is = `#include <stdlib.h>
+// planted is another text in the place of one of the layer's source. Where BUG is the name of a bug, it is there.
+type planted struct{ file, from, to string }
+
+const isBug = `#include <stdlib.h>
 #include <string.h>
 #define BUG(name) (getenv("BUG") != NULL && strcmp(getenv("BUG"), name) == 0)
 `
-	dir := installed(t)
-	broken := withBugs(t, dir,
-		planted{"layer.h", "#define HFM_LAYER_H\n", "#define HFM_LAYER_H\n" + is},
-		planted{"sync.inc.h", "send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;",
-			"for (int i = BUG(\"twice\") ? 2 : !BUG(\"lost\"); i > 0; i--) " +
-				"send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;"},
-		planted{"sync.inc.h", "all ? NULL : find(n)", "all || BUG(\"early\") ? NULL : find(n)"},
-		planted{"drain.inc.h", "n > LONGEST_MATCHED && (", "n > (BUG(\"drained\") ? -1 : LONGEST_MATCHED) && ("},
-		planted{"sync.inc.h", "r->taken_later = hfm_remove(", "r->taken_later = BUG(\"other\") ? false : hfm_remove("},
-		planted{"layer.c", "while (__atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {",
-			"while (!BUG(\"closed\") && __atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {"},
-		planted{"page.c", "alone();\n\tconst char *why = hfm_load(record, bytes);",
-			"if (BUG(\"load\")) {\n\t\treturn hfm_load(record, bytes);\n\t}\n" +
-				"\talone();\n\tconst char *why = hfm_load(record, bytes);"})
-	layer := filepath.Join(broken, "libholdfast-mpi.so")
+
+var allPlanted = []planted{
+	{"layer.h", "#define HFM_LAYER_H\n", "#define HFM_LAYER_H\n" + isBug},
+	{"sync.inc.h", "send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;",
+		"for (int i = BUG(\"twice\") ? 2 : !BUG(\"lost\"); i > 0; i--) " +
+			"send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;"},
+	{"sync.inc.h", "all ? NULL : find(n)", "all || BUG(\"early\") ? NULL : find(n)"},
+	{"drain.inc.h", "n > LONGEST_MATCHED && (", "n > (BUG(\"drained\") ? -1 : LONGEST_MATCHED) && ("},
+	{"sync.inc.h", "r->taken_later = hfm_remove(", "r->taken_later = BUG(\"other\") ? false : hfm_remove("},
+	{"layer.c", "while (__atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {",
+		"while (!BUG(\"closed\") && __atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {"},
+	{"page.c", "alone();\n\tconst char *why = hfm_load(record, bytes);",
+		"if (BUG(\"load\")) {\n\t\treturn hfm_load(record, bytes);\n\t}\n" +
+			"\talone();\n\tconst char *why = hfm_load(record, bytes);"},
+	{"save.inc.h", "size_t at = 0;", "size_t at = BUG(\"behind\") ? n : 0;"},
+	{"counts.inc.h", "blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);",
+		"if (!BUG(\"unsaid\")) blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);"},
+	{"drain.inc.h", "hfm_add_mail(c, m);", "(BUG(\"mail\") ? hfm_return_mail : hfm_add_mail)(c, m);"},
+	{"protect.inc.h", "base_in(k->array, k->offset,", "base_in(k->array, k->offset + (BUG(\"array\") ? 8 : 0),"},
+	{"types.inc.h", "add_number(t, (long long)v[2] * extent);",
+		"add_number(t, (long long)v[2] * (BUG(\"stride\") ? 1 : extent));"},
+}
+
+// buggyEnd is what the name of its directory has more than that of what users install.
+const buggyEnd = "-with-bugs"
+
+var buggy = sync.OnceValues(func() (dir string, err error) {
+	dir = root + buggyEnd
+	if out, err := exec.Command("sh", "-c", `cp -a "$0" "$1" && cp -a ../../Makefile ../../lib "$1"`, root, dir).
+		CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	for _, bug := range allPlanted {
+		path := filepath.Join(dir, "lib", "mpi", "src", bug.file)
+		text, err := os.ReadFile(path)
+		if err != nil || strings.Count(string(text), bug.from) != 1 {
+			return "", fmt.Errorf("%s: %w, or not once %q", path, err, bug.from)
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(text), bug.from, bug.to, 1)), 0o644); err != nil {
+			return "", err
+		}
+	}
+	out, err := exec.Command("make", "-s", "-C", dir, "mpi", "LIB="+dir, "CFLAGS=-O0").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return dir, nil
+})
+
+// withBugs returns the directory of a layer that has the bug that BUG names.
+func withBugs(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it builds the layer once more")
+	}
+	installed(t)
+	dir, err := buggy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestPlantedBugs: bugs in the acknowledgement of synchronous sends and in the gate of threads are found.
+func TestPlantedBugs(t *testing.T) {
+	dir, layer := installed(t), filepath.Join(withBugs(t), "libholdfast-mpi.so")
 	const ranks, steps = 3, 4
 	synchronous, closing := compile(t, dir, "testdata/synchronous.c"), compile(t, dir, "testdata/closing.c")
 	for _, bug := range []struct{ name, limit, found string }{

@@ -36,6 +36,7 @@ func TestMain(m *testing.M) {
 	root = dir
 	code := m.Run()
 	os.RemoveAll(dir)
+	os.RemoveAll(dir + buggyEnd)
 	os.Exit(code)
 }
 
@@ -368,95 +369,44 @@ func randomProgram(t *testing.T, dir string, program map[string]string, seed uin
 	return false, fmt.Errorf("no right end:\n%s", said.String())
 }
 
-// planted is another text in the place of one of the layer's source.
-type planted struct{ file, from, to string }
-
-// withBug builds the layer with a bug, and returns where. Only what has that source is compiled.
-func withBug(t *testing.T, dir, file, from, to string) string {
-	t.Helper()
-	return withBugs(t, dir, planted{file, from, to})
-}
-
-// withBugs builds it with several.
-func withBugs(t *testing.T, dir string, bugs ...planted) string {
-	t.Helper()
-	broken := t.TempDir()
-	if out, err := exec.Command("sh", "-c", `cp -a "$0"/. ../../Makefile ../../lib "$1"`, dir, broken).
-		CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, bug := range bugs {
-		path := filepath.Join(broken, "lib", "mpi", "src", bug.file)
-		text, err := os.ReadFile(path)
-		if err != nil || strings.Count(string(text), bug.from) != 1 {
-			t.Fatalf("%s: %v, or not once %q", path, err, bug.from)
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), bug.from, bug.to, 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if out, err := exec.Command("make", "-s", "-C", broken, "mpi", "LIB="+broken, "CFLAGS=-O0").
-		CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return broken
-}
-
 // TestMessageBehindReceived: a receive that had got its message at a checkpoint gets the same again under the other
 // MPI, though a later one of its tag has been drained. A layer that saves both in the wrong order is found.
 func TestMessageBehindReceived(t *testing.T) {
 	dir := installed(t)
 	program := compile(t, dir, "testdata/behind.c")
-	restart := func(from, to mpirun.Launcher) string {
-		t.Helper()
-		checkpoints := t.TempDir()
-		out, err := start(t, from, dir, checkpoints, 2, program[from.Name])
-		if err == nil || !strings.Contains(out, "holdfast: committed") {
-			t.Fatalf("the first start was not stopped: %v\n%s", err, out)
-		}
-		if out, err = start(t, to, dir, checkpoints, 2, program[to.Name]); err != nil {
-			t.Fatalf("the restart: %v\n%s", err, out)
-		}
-		return out
-	}
 	const right = "got 1, then 2\n"
-	both := mpirun.Launchers()
-	for i, l := range both {
-		if out := restart(l, both[1-i]); !strings.Contains(out, right) {
-			t.Errorf("from %s:\n%s", l.Name, out)
+	for i, l := range mpirun.Launchers() {
+		out, err := killedAndRestarted(t, dir, filepath.Join(dir, "libholdfast-mpi.so"), i, program, nil, 2)
+		if err != nil || !strings.Contains(out, right) {
+			t.Errorf("from %s: %v\n%s", l.Name, err, out)
 		}
 	}
-	dir = withBug(t, dir, "save.inc.h", "size_t at = 0;", "size_t at = n;")
-	program = compile(t, dir, "testdata/behind.c")
-	if out := restart(both[0], both[1]); strings.Contains(out, right) {
-		t.Error("the planted bug is not found")
+	out, err := killedAndRestarted(t, dir, filepath.Join(withBugs(t), "libholdfast-mpi.so"), 0, program,
+		[]string{"BUG=behind"}, 2)
+	if err != nil || strings.Contains(out, right) {
+		t.Errorf("the planted bug is not found: %v\n%s", err, out)
 	}
 }
 
 // TestRandomProgramsFindBugs plants bugs in the layer: each is found by few programs, mostly. The day says which one is
 // planted; with -bugs all are.
 func TestRandomProgramsFindBugs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds the layer")
-	}
-	dir := installed(t)
+	broken := withBugs(t)
+	program := compile(t, broken, "testdata/random.c")
 	bugs := []struct {
-		name, file, from, to string
-		protect              bool
+		name    string
+		protect bool
 	}{
-		{"mail in wrong order", "drain.inc.h", "hfm_add_mail(c, m);", "hfm_return_mail(c, m);", false},
-		{"a request writes elsewhere in its array", "protect.inc.h", "base_in(k->array, k->offset,",
-			"base_in(k->array, k->offset + 8,", true},
-		{"a stride of elements is one of bytes", "types.inc.h", "add_number(t, (long long)v[2] * extent);",
-			"add_number(t, v[2]);", true},
+		{"mail", false},  // messages in the wrong order
+		{"array", true},  // a request writes elsewhere in its array
+		{"stride", true}, // one of elements is one of bytes
 	}
 	for i, bug := range bugs {
 		if !*allBugs && i != time.Now().YearDay()%len(bugs) {
 			continue
 		}
 		t.Run(bug.name, func(t *testing.T) {
-			broken := withBug(t, dir, bug.file, bug.from, bug.to)
-			program := compile(t, broken, "testdata/random.c")
+			t.Setenv("BUG", bug.name)
 			for k := range uint64(400) { // how many it takes is up to the scheduler
 				_, err := randomProgram(t, broken, program, k, bug.protect)
 				if err != nil && !strings.Contains(err.Error(), ": operation ") {

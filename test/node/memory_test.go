@@ -28,8 +28,8 @@ func supervised(t *testing.T, walk, dir string, line ...string) (j *job, name st
 	env := append(environ(t, levels[0]), "HOLDFAST_LOCAL="+levels[1], slow)
 	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_NODE_KEY=") })
 	script := filepath.Join(dir, "ranks.sh") // its ranks may outlive it, as those of an mpirun
-	text := fmt.Sprintf("#!/bin/sh\nfor r in $(seq 0 %d); do PMI_RANK=$r PMI_SIZE=%d setsid \"$@\" & all=\"$all $!\"; done\n"+
-		"for p in $all; do wait $p || code=$?; done\nexit ${code:-0}\n", ranks-1, ranks)
+	text := fmt.Sprintf("#!/bin/sh\nfor r in $(seq 0 %d)\ndo PMI_RANK=$r PMI_SIZE=%d setsid \"$@\" & all=\"$all $!\"\n"+
+		"done\nfor p in $all; do wait $p || code=$?; done\nexit ${code:-0}\n", ranks-1, ranks)
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
