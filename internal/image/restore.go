@@ -217,7 +217,9 @@ func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir strin
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
+	sizes := map[string]int64{}
 	for _, s := range sh.Sections() {
+		sizes[s.Name] = s.Size
 		if s.Name == recordSection {
 			if s.Size > maxRecord {
 				return nil, fmt.Errorf("a record of %d bytes", s.Size)
@@ -242,7 +244,21 @@ func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir strin
 	if r == nil {
 		return nil, errors.New("it is a checkpoint, and no image of a process")
 	}
-	return r, nil
+	return r, r.complete(sizes)
+}
+
+// complete checks that there is what the helper needs besides CRIU's files.
+func (r *record) complete(sizes map[string]int64) error {
+	if _, found := sizes[stateSection]; !found {
+		return fmt.Errorf("it has no section %q", stateSection)
+	}
+	for i, m := range r.Areas {
+		name := areaPrefix + strconv.Itoa(i)
+		if n, found := sizes[name]; m.Address == 0 && (!found || n != m.Bytes) {
+			return fmt.Errorf("its section %q has %d bytes, want %d", name, n, m.Bytes)
+		}
+	}
+	return nil
 }
 
 const maxRecord = 256 << 20
