@@ -18,7 +18,7 @@ test="$demo
 	ocl-icd-opencl-dev opencl-headers clinfo oclgrind
 	python3-pyopencl clpeak clblast-utils clfft-client hashcat
 	slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libpmi2-0
-	iproute2 util-linux procps shellcheck
+	iproute2 util-linux procps strace shellcheck
 "
 # The report's pages and the site are looked at in a browser, the protocol's model is checked.
 docs="chromium spin mkdocs-material mandoc"

@@ -129,6 +129,9 @@ func (c *command) run() error {
 	if err = cmd.Run(); err == nil {
 		return nil
 	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() { // its log has no reason
+		return fmt.Errorf("criu %s: %w", c.args[0], err)
+	}
 	b, _ := os.ReadFile(filepath.Join(c.dir, logFile)) // it may not have come that far
 	why := reasons(string(b))
 	if why == "" {
@@ -138,13 +141,18 @@ func (c *command) run() error {
 	return fmt.Errorf("criu %s: %w: %s", c.args[0], err, cmp.Or(why, "it does not say why"))
 }
 
+// noLimit is what CRIU writes as an error, and goes on, where it lacks CAP_SYS_RESOURCE.
+const noLimit = "rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted"
+
 // reasons are the first errors that CRIU has written.
 func reasons(log string) string {
 	var all []string
 	for line := range strings.Lines(log) {
 		if _, text, found := strings.Cut(line, "Error ("); found {
 			_, text, _ = strings.Cut(text, "): ")
-			all = append(all, strings.TrimSpace(text))
+			if text = strings.TrimSpace(text); text != noLimit {
+				all = append(all, text)
+			}
 		}
 	}
 	return strings.Join(all[:min(len(all), 3)], "; ")

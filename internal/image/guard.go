@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"golang.org/x/sys/unix"
 )
 
@@ -121,6 +122,7 @@ func Guard(args []string) error {
 		return err
 	}
 	if err := c.run(); err != nil {
+		killChildren()
 		_, werr := fmt.Fprintln(out, strings.ReplaceAll(err.Error(), "\n", " "))
 		return werr
 	}
@@ -153,6 +155,15 @@ func Guard(args []string) error {
 		err = nil
 	}
 	return errors.Join(err, os.RemoveAll(c.dir))
+}
+
+// killChildren kills and reaps what a CRIU that was killed has left: a process that is not whole yet is then this
+// process's child.
+func killChildren() {
+	for _, pid := range pause.Children(os.Getpid()) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		_, _ = syscall.Wait4(pid, nil, 0, nil)
+	}
 }
 
 // await waits for the end of a child. It ends this process with the child's exit status, as a shell does.

@@ -259,3 +259,12 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%v is left, %v", list, err)
 	}
 }
+
+// TestReasons: CRIU's errors are reasons, but not the one that it writes wherever it lacks a right and goes on.
+func TestReasons(t *testing.T) {
+	const log = "(00.001) Error (criu/rlimit.c:21): " + noLimit + "\n(00.002) Warn  (a.c:1): odd\n" +
+		"(00.003) Error (b.c:2): no: reason\n(00.004) Error (c.c:3): another\n"
+	if got, want := reasons(log), "no: reason; another"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

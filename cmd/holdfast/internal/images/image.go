@@ -125,9 +125,10 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 			served)
 	}
 	o.take.Dir = o.dir
+	program := pause.ProgramOf(served[0]) // which may end
 	t, err := image.Take(cmd.Context(), served[0], o.take)
 	if err != nil {
-		return fmt.Errorf("process %d (%s): %w", served[0], pause.ProgramOf(served[0]), err)
+		return fmt.Errorf("process %d (%s): %w", served[0], program, err)
 	}
 	*row = imageRow{uint64(t.Epoch), served[0], t.Program, t.Bytes, t.Stopped.Seconds(), ""}
 	if o.asRow {
