@@ -1,11 +1,12 @@
 ! holdfast.F90 - checkpoints of a program in Fortran: the calls of holdfast.h as a module.
 !
-! A program names the variables that it needs to continue, restores them, and calls hf_point where they are
-! whole and none of its own messages is in flight:
+! A program names the variables that it needs to continue, restores them, and calls hf_point in each step. At a point
+! the variables are whole, and none of the program's own messages is in flight. (With libholdfast-mpi they may be:
+! docs/MESSAGES.md.)
 !
 !     use holdfast
 !     use holdfast_mpi                        ! hf_init_mpi: holdfast_mpi.F90
-!     integer, target :: step                 ! what is protected is a target
+!     integer, target :: step                 ! protected variables are targets
 !     real(real64), allocatable, target :: u(:,:)
 !     logical :: stop_now
 !
@@ -24,17 +25,17 @@
 !     call MPI_Finalize()
 !
 ! Compile this file with the program, by the same compiler, and link with -lholdfast. It needs assumed rank of Fortran
-! 2018: gfortran 10 or later. holdfast.h says what each call needs and costs, who must call it (all ranks
-! or one), and what becomes of signals.
+! 2018: gfortran 10 or later. All ranks make a collective call, and it may wait for them; a local call concerns its own
+! rank. holdfast.h has the rest: signals, threads, and details of each call.
 !
-! Errors. Each call ends with ierr, which is 0 or one of HF_E_ below, and errmsg, a character variable of any length
-! that has the text then: what failed, on what, why, what to do. Both are optional. Without ierr an error ends the
-! program by error stop with that text, as allocate does without stat. The other ranks end then, too. The exception is
-! HF_E_DAEMON of hf_point, and of hf_checkpoint without a name: another daemon takes the place of one that has died.
+! Errors. The last arguments of each call are optional: ierr is set to 0 or to one of HF_E_ below. After an error
+! errmsg, a character variable of any length, has the text: what failed, on what, why, what to do. Without ierr an error
+! ends the program by error stop with that text, as allocate does without stat. The other ranks end too. The exception
+! is HF_E_DAEMON of hf_point, and of hf_checkpoint without a name: another daemon takes the place of one that has died.
 !
-! Targets. The library writes protected variables in hf_restore and reads them in hf_point, hf_checkpoint and
-! hf_finalize. Declare them target, and keep them allocated until hf_finalize: else the compiler may keep
-! them in registers. An array that was allocated anew is protected anew, by the same name.
+! Targets. The library writes protected variables in hf_restore, hf_restart and hf_recover. It reads them in hf_point,
+! hf_checkpoint and hf_finalize. Declare them target, or the compiler may keep them in registers. Keep them allocated
+! until hf_unprotect or hf_finalize. Protect an array again, by the same name, when it has been allocated again.
 module holdfast
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: int8, int16, int32, int64, real32, real64, error_unit
@@ -51,11 +52,11 @@ module holdfast
   integer, parameter, public :: &
     HF_OK = 0, &
     HF_E_ARG = -1, &      ! an argument is wrong
-    HF_E_ORDER = -2, &    ! the call does not come in its turn
+    HF_E_ORDER = -2, &    ! the call is out of order
     HF_E_MEMORY = -3, &   ! no memory, or no address space
-    HF_E_DAEMON = -4, &   ! the node daemon cannot be started, or has ended
+    HF_E_DAEMON = -4, &   ! the node daemon cannot be started, or has died; after hf_point, go on
     HF_E_PROTOCOL = -5, & ! daemon and library are of different releases
-    HF_E_LOST = -6, &     ! another rank has ended: leave, the job is over
+    HF_E_LOST = -6, &     ! another rank has ended: exit, the job is over
     HF_E_FAILED = -7      ! the operation failed; errmsg says why
 
   ! Types of elements, for hf_protect of an address.
@@ -65,7 +66,7 @@ module holdfast
 
   integer, parameter :: restored_code = 1, stop_code = 1, found_code = 1
 
-  character(:), allocatable, save :: refused ! by the last call, which did not come to the library
+  character(:), allocatable, save :: refused ! error of the last call, if this module refused it
 
   ! hf_config of holdfast.h, for modules such as holdfast_mpi.
   type, bind(C) :: hf_config
@@ -78,8 +79,8 @@ module holdfast
 
   integer, parameter, public :: HF_MAX_DIMS = 8
 
-  ! A box of a global array, as holdfast.h has it: dimensions are those of C, the last one varies fastest, and indices
-  ! begin at 0.
+  ! A box of a global array, as in holdfast.h: in elements, with the dimensions in the order of C, of which the last
+  ! varies fastest, and indices from 0.
   type, bind(C) :: hf_box
     integer(c_int64_t), dimension(HF_MAX_DIMS) :: start = 0, count = 0, low = 0, high = 0, pitch = 0, block = 0, &
                                                   stride = 0
@@ -96,24 +97,24 @@ module holdfast
   end interface
 
   ! Makes a variable part of every checkpoint under name, of 1 to 200 bytes: a scalar or an array of any rank, of type
-  ! integer or logical of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, or default character. A part of an
-  ! array is taken if it is contiguous. Local.
+  ! integer or logical of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, or default character. A section of
+  ! an array must be contiguous. Local. Copies nothing: costs one exchange with the node daemon.
   !
   !     call hf_protect(name, variable, ierr, errmsg)
   !     call hf_protect(name, address, count, type, ierr, errmsg)
   !
-  ! The second form is for all else: count elements at a type(c_ptr), which are of an HF_ type. A derived type
-  ! without pointers and allocatable parts is so many bytes: c_loc(x), storage_size(x) / 8, HF_BYTE.
+  ! The second form is for all else, device memory too: count elements of an HF_ type at a type(c_ptr). For a derived
+  ! type without pointers and allocatable components use c_loc(x), storage_size(x) / 8, HF_BYTE.
   interface hf_protect
     module procedure protect_int8, protect_int16, protect_int32, protect_int64, protect_real32, protect_real64, &
       protect_complex32, protect_complex64, protect_logical8, protect_logical16, protect_logical32, protect_logical64, &
       protect_character, protect_address
   end interface
 
-  ! Makes an allocatable array whose length changes part of every checkpoint. Local. Before hf_restore it gives the
-  ! array the length that it has in the checkpoint, and allocates it. If it has two dimensions, the last one may change.
-  ! After hf_restore, call it again when the array has been allocated again. The first call before hf_restore waits
-  ! until every rank has called it, hf_saved or hf_restore.
+  ! Makes an allocatable array whose length changes part of every checkpoint. Local. Before hf_restore it allocates the
+  ! array with its length in the checkpoint. If it has two dimensions, the last one may change. Call it again when the
+  ! array has been allocated again. The first call before hf_restore waits until every rank has called it, hf_saved or
+  ! hf_restore.
   !
   !     call hf_protect_allocatable(name, variable, ierr, errmsg)
   interface hf_protect_allocatable
@@ -122,8 +123,8 @@ module holdfast
       allocatable2_real32, allocatable2_real64
   end interface
 
-  ! Makes a variable that is the same on all ranks, such as the number of a step, part of every checkpoint. Local. Any
-  ! number of ranks can restore it. A checkpoint fails if the ranks' bytes differ.
+  ! Makes a variable that is the same on all ranks, such as the number of a step, part of every checkpoint. Local, on
+  ! all ranks. Any number of ranks can restore it. Each checkpoint compares the ranks' bytes, and fails if they differ.
   !
   !     call hf_protect_replicated(name, variable, ierr, errmsg)
   !     call hf_protect_replicated(name, address, count, type, ierr, errmsg)
@@ -133,20 +134,20 @@ module holdfast
   end interface
 
   ! Makes this rank's share of a global array part of every checkpoint, so that any number of ranks can restore it.
-  ! Local, but every rank declares the array, with the same name, type and lengths, and each element is one rank's.
+  ! Local, but every rank declares the array, with the same name, type and lengths. Every element must belong to
+  ! exactly one rank; otherwise the checkpoint fails and names the ranks.
   !
   !     call hf_protect_global(name, variable, lengths, first, low, high, block, stride, ierr, errmsg)
   !     call hf_protect_global(name, address, count, type, lengths, boxes, ierr, errmsg)
   !
-  ! lengths are those of the whole array, by dimension. The variable is the rank's box of it: its first element is
-  ! that of the indices first, counted from 1, apart from low and high ghost elements before and behind it in each
-  ! dimension. Ghosts are not saved; exchange them after hf_restore. All but lengths and first are optional. Along a
-  ! dimension where block is not 0 the box's indices are runs of so many, stride apart: blocks that are dealt out in
-  ! turn. A variable without elements but for ghosts is no share; first may be anything then.
+  ! All numbers are elements, by dimension. lengths are those of the whole array. first has the indices, from 1, of the
+  ! variable's first element behind low ghost elements; high ghost elements follow the last. Ghosts are not saved:
+  ! exchange them after hf_restore. low, high, block and stride are optional. Along a dimension with a block other than
+  ! 0 the indices are runs of block, stride apart: blocks that are dealt out in turn. If a variable has only ghosts, the
+  ! rank has no share, and first has no meaning.
   !
-  ! The second form is for all else: several boxes, as holdfast.h has them, of count elements at an address. lengths and
-  ! boxes are in the order of C there, the last dimension fastest. See hf_elastic. Exported for NumPy, an array has its
-  ! dimensions in the order of C.
+  ! The second form is for all else: several boxes in the count elements at an address, as in holdfast.h. There lengths
+  ! and boxes have the order of C, as an array has that is exported for NumPy. See hf_elastic.
   interface hf_protect_global
     module procedure global_int32, global_int64, global_real32, global_real64, global_complex32, global_complex64, &
       global_address
@@ -157,29 +158,30 @@ module holdfast
   !     call hf_checkpoint(stop_now, ierr, errmsg)
   !     call hf_checkpoint(name, version, ierr, errmsg)
   !
-  ! The first form takes one of those that hf_point takes, and is a point too; stop_now is as there. The second gives it
-  ! a name, and a version of the program's own, for hf_restart: see hf_checkpoint in holdfast.h. Versions are integers
-  ! of 4 or 8 bytes, in this and all other calls.
+  ! The first form takes the same checkpoint as hf_point, with the same stop_now, and counts as a point. The second form
+  ! gives it a name and a version, which the program chooses, for hf_restart. The ranks must give the same ones.
+  ! Versions are integers of 4 or 8 bytes, from 0, in all calls.
   interface hf_checkpoint
     module procedure checkpoint_here, checkpoint_named32, checkpoint_named64
   end interface
 
-  ! Finds the highest version of a name that all ranks can read and that is not above at_most, which has the kind of
-  ! version. Collective. version is -1 if there is none. Reads that version completely, to verify it.
+  ! Finds the highest version of a name that all ranks can read and that is not above at_most, an optional integer of
+  ! the kind of version. Collective. version is -1 if there is none. Reads that version completely, to verify it.
   !
   !     call hf_restart_test(name, version, at_most, ierr, errmsg)
   interface hf_restart_test
     module procedure restart_test32, restart_test64
   end interface
 
-  ! Goes back to a version of a name: reads it into all protected variables, on all ranks or none. Collective.
+  ! Restores a version of a name: reads it into all protected variables, on all ranks or none. Collective.
   !
   !     call hf_restart(name, version, ierr, errmsg)
   interface hf_restart
     module procedure restart32, restart64
   end interface
 
-  ! Reads a version of a name, for hf_saved and hf_recover, until hf_restart_end. Collective.
+  ! Reads a version of a name into memory of the node daemon and verifies it, for hf_saved and hf_recover. Collective.
+  ! The program's variables do not change. No checkpoint may be taken until hf_restart_end.
   !
   !     call hf_restart_begin(name, version, ierr, errmsg)
   interface hf_restart_begin
@@ -313,8 +315,8 @@ module holdfast
 
 contains
 
-  ! Finds the node daemon, or starts it. Local, optional. Call it before MPI_Init if no process may be started after
-  ! that.
+  ! Finds or starts the node daemon. Local. Optional: hf_init does it otherwise. Call it before MPI_Init if the MPI does
+  ! not allow processes to be started later.
   subroutine hf_start(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -324,8 +326,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Lets the job continue from a checkpoint of another number of ranks; all state is then protected by hf_protect_global
-  ! or hf_protect_replicated. Local, before hf_init or hf_init_mpi, on all ranks.
+  ! Allows the job to continue from a checkpoint of another number of ranks. Local, before hf_init or hf_init_mpi, on
+  ! all ranks. Protect all state by hf_protect_global or hf_protect_replicated.
   subroutine hf_elastic(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -335,9 +337,9 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Connects this rank of a program without MPI, whose ranks are all on this node. Collective. Rank and size are
-  ! those of the launcher's environment, or one process, if they are absent; program is the name of the job, else that
-  ! of the executable. Programs with MPI call hf_init_mpi of holdfast_mpi.
+  ! Connects this rank of a program without MPI, whose ranks are all on this node. Collective: returns when all ranks
+  ! have called it. Without rank and size the launcher's environment has them, else it is one process. program is the
+  ! name of the job, by default that of the executable. Programs with MPI call hf_init_mpi of holdfast_mpi.
   subroutine hf_init(rank, size, program, ierr, errmsg)
     integer, optional, intent(in) :: rank, size
     character(*), optional, intent(in) :: program
@@ -367,7 +369,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Reads the newest epoch that all ranks can read into everything protected; restored is false on a first start.
+  ! Reads the newest checkpoint that all ranks can read into everything protected; restored is false on a first start.
   ! Collective, once, after hf_protect and before the first point. After an error no variable has changed.
   subroutine hf_restore(restored, ierr, errmsg)
     logical, optional, intent(out) :: restored
@@ -382,8 +384,8 @@ contains
 
   ! Takes a checkpoint if one is asked for. Collective: all ranks reach the same number of points, and none of their
   ! messages is in flight. With libholdfast-mpi neither is required: messages in flight become part of the checkpoint,
-  ! or it fails and names the call. stop_now is true when the final checkpoint is durable: finish. Costs a store and a
-  ! load if no checkpoint is asked for.
+  ! or it fails on all ranks and names the call. stop_now is true when the final checkpoint is durable: finish. Costs a
+  ! store and a load if no checkpoint is asked for. Otherwise it waits until all ranks are here and the state is copied.
   subroutine hf_point(stop_now, ierr, errmsg)
     logical, intent(out) :: stop_now
     integer, optional, intent(out) :: ierr
@@ -430,8 +432,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Sets the number of checkpoints of a name to keep, at least 2; the same on all ranks. Local, before the name is first
-  ! used.
+  ! Sets the number of checkpoints of a name to keep, at least 2; 0 uses the setting keep. Local, before the name is
+  ! first used, with the same number on all ranks.
   subroutine hf_keep(name, versions, ierr, errmsg)
     character(*), intent(in) :: name
     integer, intent(in) :: versions
@@ -532,7 +534,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Returns the number of elements that an array has in the checkpoint of hf_restart_begin; -1: it is not there. Local.
+  ! Returns the number of elements of an array in the checkpoint of hf_restart_begin, or -1 if it is not there. Local.
   ! Before hf_restore it describes the checkpoint that hf_restore will restore. The first such call waits until every
   ! rank has called it or hf_restore.
   subroutine hf_saved(array, count, ierr, errmsg)
@@ -549,8 +551,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Copies from the checkpoint of hf_restart_begin: one array, or without a name all of them. Local. If a variable is
-  ! too small or has another type, nothing is copied.
+  ! Copies one array from the checkpoint of hf_restart_begin; without a name all arrays, which must be protected. Local.
+  ! If a variable is too small or has another type, nothing is copied.
   subroutine hf_recover(array, ierr, errmsg)
     character(*), optional, intent(in) :: array
     integer, optional, intent(out) :: ierr
@@ -569,7 +571,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Ends the restart that hf_restart_begin began. Local.
+  ! Ends what hf_restart_begin began. Local.
   subroutine hf_restart_end(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -579,8 +581,9 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Makes all device memory of a CUDA program part of every checkpoint. Local, before hf_restore; the program runs with
-  ! libholdfast-cuda in front of the driver: see holdfast.h and docs/CUDA.md.
+  ! Makes all device memory of a CUDA program part of every checkpoint. Local, between hf_init and hf_restore. The
+  ! program must run with libholdfast-cuda in front of the driver, as under `holdfast run --cuda`: holdfast.h,
+  ! docs/CUDA.md.
   subroutine hf_protect_cuda(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -590,8 +593,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Makes a file part of every checkpoint under name. Local. A checkpoint reads it while the program waits, and fails if
-  ! it is missing.
+  ! Makes the file at path part of every checkpoint under name. Local. A checkpoint reads it while the program waits,
+  ! and fails if it is missing. A restore replaces it.
   subroutine hf_protect_file(name, path, ierr, errmsg)
     character(*), intent(in) :: name, path
     integer, optional, intent(out) :: ierr
@@ -625,7 +628,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Asks for a checkpoint at the next point; with stop for a final one. Local, on any rank.
+  ! Asks for a checkpoint at the next point; with stop for a final one. Local.
   subroutine hf_request(stop, ierr, errmsg)
     logical, optional, intent(in) :: stop
     integer, optional, intent(out) :: ierr
@@ -639,8 +642,8 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Waits until the newest checkpoints are durable at a level: "local", "partner", "parity" or "global"; without one
-  ! at all that are in use. Local.
+  ! Waits until the newest checkpoint, and the newest of each name, is durable at a level: "local", "partner", "parity"
+  ! or "global"; without level at all levels in use. Local. Fails if that checkpoint failed there.
   subroutine hf_wait(level, ierr, errmsg)
     character(*), optional, intent(in) :: level
     integer, optional, intent(out) :: ierr
@@ -657,7 +660,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Sets durable to whether hf_wait would return at once. Local.
+  ! Sets durable to true if hf_wait would return at once. Local.
   subroutine hf_test(durable, level, ierr, errmsg)
     logical, intent(out) :: durable
     character(*), optional, intent(in) :: level
@@ -676,13 +679,13 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Returns true after hf_point or hf_checkpoint has set stop_now. Local.
+  ! Returns true after hf_point or hf_checkpoint has set stop_now. Local, from any thread.
   logical function hf_stop_asked()
     hf_stop_asked = c_stop_asked() /= 0
   end function
 
-  ! Waits until the last checkpoint is at all levels, and frees everything. Collective. A program that ends without it
-  ! ends the job, as a crash does.
+  ! Waits until all ranks are here and the last checkpoint is at all levels, and frees everything. Collective. A process
+  ! that ends without it ends the job, as a crash does.
   subroutine hf_finalize(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -1010,8 +1013,8 @@ contains
     call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, .true., ierr, errmsg)
   end subroutine
 
-  ! Sets n to how many columns of so many rows the checkpoint that hf_restore will restore has of an array, if it has
-  ! it; after hf_restore it leaves n. False after an error, which it has reported.
+  ! Sets n to the number of columns, of the given number of rows, that an array has in the checkpoint which hf_restore
+  ! will restore. It leaves n if the array is not there, and after hf_restore. False after an error, which it reports.
   logical function saved_length(name, rows, n, ierr, errmsg)
     character(*), intent(in) :: name
     integer(int64), intent(in) :: rows
@@ -1023,7 +1026,7 @@ contains
 
     count = 0
     code = c_saved(trim(name)//c_null_char, count, c_null_ptr)
-    saved_length = code >= 0 .or. code == HF_E_ORDER ! then hf_protect says whether it is too early
+    saved_length = code >= 0 .or. code == HF_E_ORDER ! then hf_protect reports a call that is too early
     if (.not. saved_length) call report(code, ierr, errmsg)
     if (code /= found_code) return
     if (rows == 0) then
@@ -1257,7 +1260,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! The one box that a variable of the program is, its dimensions in the order of C.
+  ! Protects a variable as the rank's one box, with its dimensions in the order of C.
   subroutine place_global(name, address, type, extent, contiguous, lengths, first, low, high, block, stride, ierr, &
                           errmsg)
     character(*), intent(in) :: name
@@ -1312,7 +1315,7 @@ contains
                   &cannot be protected; protect the whole array", ierr, errmsg)
   end subroutine
 
-  ! Gives the caller the code of a call, and ends the program where it does not want it.
+  ! Returns the code of a call to the caller. Without ierr it ends the program after an error.
   subroutine report(code, ierr, errmsg)
     integer, intent(in) :: code
     integer, optional, intent(out) :: ierr
@@ -1323,7 +1326,7 @@ contains
     if (code < 0) call complain(code, hf_error(), ierr, errmsg)
   end subroutine
 
-  ! complain for what this module does not take; hf_error has it, too.
+  ! Reports a call that this module refuses; hf_error returns the text too.
   subroutine refuse(code, text, ierr, errmsg)
     integer, intent(in) :: code
     character(*), intent(in) :: text

@@ -318,7 +318,7 @@ int hf_wait(const char *level);
 /* Returns HF_FOUND if hf_wait would return at once, HF_OK if not, or the error that it would return. Local. */
 int hf_test(const char *level);
 
-/* Returns 1 after hf_point or hf_checkpoint has returned HF_STOP. Any thread. */
+/* Returns 1 after hf_point or hf_checkpoint has returned HF_STOP. Local, from any thread. */
 int hf_stop_asked(void);
 
 /* Waits until all ranks are here and the last checkpoint is at all levels, and frees everything. Collective. A
@@ -331,12 +331,12 @@ int hf_finalize(void);
  * at any time. For libraries above this one. */
 int hf_read_memory(void *to, const void *from, size_t bytes);
 
-/* Rank and size as hf_init found them; -1 before. Any thread. */
+/* Rank and size as hf_init found them; -1 before. Local, from any thread. */
 int hf_rank(void);
 int hf_size(void);
 
-/* Text of this thread's last error: what failed, on what, why, what to do. Never NULL. It stays until
- * the thread's next call. */
+/* Text of this thread's last error: what failed, on what, why, what to do. Never NULL. It stays until the thread's
+ * next call. Local, from any thread. */
 const char *hf_error(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-! holdfast_mpi.F90 - hf_init by way of the program's MPI, with which it is compiled, and requests of it.
+! holdfast_mpi.F90 - hf_init and requests for a program with MPI, with which it is compiled.
 !
-! Where the MPI has no module mpi_f08, compile with -DHOLDFAST_NO_MPI_F08.
+! If the MPI has no module mpi_f08, compile with -DHOLDFAST_NO_MPI_F08.
 module holdfast_mpi
   use, intrinsic :: iso_c_binding
   use mpi, only: MPI_BYTE, MPI_SUCCESS
@@ -14,8 +14,8 @@ module holdfast_mpi
 
   external :: MPI_Allgather, MPI_Comm_dup, MPI_Comm_free, MPI_Comm_rank, MPI_Comm_size
 
-  ! Connects the ranks of comm, which are all of the job. Collective. comm is an integer, or a type(MPI_Comm) of
-  ! mpi_f08. It makes a communicator of its own for as long as it runs.
+  ! Connects the ranks of comm, which must be all ranks of the job. Collective. comm is an integer, or a type(MPI_Comm)
+  ! of mpi_f08. It duplicates comm, and frees the duplicate before it returns.
   !
   !     call hf_init_mpi(comm, ierr, errmsg)
   interface hf_init_mpi
@@ -25,9 +25,9 @@ module holdfast_mpi
 #endif
   end interface
 
-  ! Makes the request in a variable part of every checkpoint, for a program with libholdfast-mpi: a restart posts a
-  ! receive that was pending again, and makes persistent requests again. holdfast_mpi.h says what is needed. Local. The
-  ! variable is an integer, or a type(MPI_Request) of mpi_f08, and a target.
+  ! Makes the request in a variable part of every checkpoint, for a program with libholdfast-mpi. Local. hf_restore
+  ! posts a pending receive again, and makes persistent requests again; holdfast_mpi.h has the conditions. The variable
+  ! is an integer, or a type(MPI_Request) of mpi_f08, and a target.
   !
   !     call hf_protect_request(name, request, ierr, errmsg)
   interface hf_protect_request
