@@ -201,6 +201,18 @@ func TestRequestRefused(t *testing.T) {
 	}
 }
 
+// TestRequestsOverAtOnce: a checkpoint keeps requests that the library has given the same handle.
+func TestRequestsOverAtOnce(t *testing.T) {
+	dir := installed(t)
+	program := compile(t, dir, "testdata/atonce.c")
+	for _, l := range mpirun.Launchers() {
+		out, err := start(t, l, dir, t.TempDir(), 2, program[l.Name])
+		if err != nil || strings.Count(out, "right\n") != 2 {
+			t.Errorf("%s: %v\n%s", l.Name, err, out)
+		}
+	}
+}
+
 // sums are the lines of a program with results of the ranks, in order.
 func sums(out string) (lines []string) {
 	for line := range strings.Lines(out) {

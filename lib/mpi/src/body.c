@@ -175,6 +175,14 @@ static void end_packed(bool end) {
 	}
 }
 
+/* What the library gives to all sends, and to all collectives, that are over when they are started; 0: each request has
+ * its own handle. Such a request is not tracked, as the handle is that of others too. */
+static uint64_t shared_handles[2];
+
+static bool over_at_once(MPI_Request request) {
+	return WORD(request) == shared_handles[0] || WORD(request) == shared_handles[1];
+}
+
 HFM_INLINE struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
 
 static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request) {
@@ -207,7 +215,9 @@ static void hfm_end_collective(struct hfm_comm *c, int rc) {
 /* hfm_started notes an operation that goes on by itself. */
 static void hfm_started(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, int rc, MPI_Request *request) {
 	if (rc == MPI_SUCCESS && c != NULL && *request != MPI_REQUEST_NULL) {
-		track(kind, call, c, *request)->active = kind != HFM_PERSISTENT_COLLECTIVE;
+		if (!over_at_once(*request)) {
+			track(kind, call, c, *request)->active = kind != HFM_PERSISTENT_COLLECTIVE;
+		}
 		count(hfm_entered(c), kind == HFM_COLLECTIVE);
 	}
 	hfm_leave();

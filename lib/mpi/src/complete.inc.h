@@ -746,7 +746,7 @@ static int hfm_Cancel(MPI_Request *request) {
 	}
 	struct hfm_request *r = request_of(*request);
 	int rc = MPI_SUCCESS;
-	if (r == NULL && *request != MPI_REQUEST_NULL) {
+	if (r == NULL && *request != MPI_REQUEST_NULL && !over_at_once(*request)) {
 		track(HFM_CANCELLED_SEND, HFM_Cancel, hfm_first_comm, *request)->active = true;
 	} else if (r != NULL && r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL) {
 		r->cancelled = true;

@@ -59,7 +59,8 @@ SEND(Rsend, Irsend)
 		count(sent, 1);                                                                                        \
 		sends_lock();                                                                                          \
 		int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                        \
-		if (HFM_##name == HFM_Issend && rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL) {             \
+		if (HFM_##name == HFM_Issend && rc == MPI_SUCCESS && c != NULL && dest != MPI_PROC_NULL &&             \
+			!over_at_once(*request)) {                                                                         \
 			struct hfm_request *r = track(HFM_SYNCHRONOUS, HFM_##name, c, *request);                           \
 			r->source = dest;                                                                                  \
 			r->tag = tag;                                                                                      \
