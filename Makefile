@@ -304,8 +304,8 @@ soak-node: ## KILLS deaths of a daemon, and of a rank of a C program before rand
 
 MOVES ?= 300
 soak-layer: N = 1000
-soak-layer: ## N random programs in C with messages in flight: cut, kill -9, restart under the other MPI
-	$(GO) test -count=1 -timeout 0 ./test/mpilayer -run 'RandomPrograms' -v -args -bugs -programs $(N) -seed $(or $(SEED),$$(date +%s))
+soak-layer: ## N random programs in C and Fortran (messages, files, windows): CUTS times cut, kill -9, restart under the other MPI
+	$(GO) test -count=1 -timeout 0 ./test/mpilayer -run 'RandomPrograms' -v -args -bugs -programs $(N) -cuts $(or $(CUTS),3) -at-once $(or $(AT_ONCE),4) -seed $(or $(SEED),$$(date +%s))
 
 soak-opencl: KILLS = 40
 soak-opencl: ## OpenCL programs in C at random moments: MOVES moves between PoCL and rusticl and two servers, KILLS kills of each process

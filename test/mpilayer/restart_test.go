@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 
 var (
 	programs = flag.Int("programs", 12, "how many programs TestRandomPrograms restarts")
+	cuts     = flag.Int("cuts", 1, "how often each of them is cut")
+	atOnce   = flag.Int("at-once", 1, "how many of them run at once")
 	seed     = flag.Uint64("seed", 1, "seed of the first one")
 	allBugs  = flag.Bool("bugs", false, "plant all bugs of TestRandomProgramsFindBugs")
 )
@@ -76,7 +79,7 @@ func compile(t *testing.T, dir, source string) map[string]string {
 }
 
 // compileFortran is compile for Fortran, whose modules are compiled with the program; nil: there is no compiler.
-func compileFortran(t *testing.T, dir, source string) map[string]string {
+func compileFortran(t *testing.T, dir string, sources ...string) map[string]string {
 	t.Helper()
 	if _, err := exec.LookPath("gfortran"); err != nil {
 		return nil
@@ -85,9 +88,10 @@ func compileFortran(t *testing.T, dir, source string) map[string]string {
 	for _, l := range mpirun.Launchers() {
 		modules := t.TempDir()
 		out[l.Name] = filepath.Join(modules, l.Name)
-		text, err := exec.Command(strings.Replace(l.Compiler(), "mpicc", "mpif90", 1), "-O1", "-fwrapv", "-J"+modules,
-			"-o", out[l.Name], "../../lib/holdfast.F90", "../../lib/holdfast_mpi.F90", source, "-L"+dir,
-			"-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast", "-Wl,-rpath,"+dir).CombinedOutput()
+		line := slices.Concat([]string{"-O1", "-fwrapv", "-J" + modules, "-o", out[l.Name], "../../lib/holdfast.F90",
+			"../../lib/holdfast_mpi.F90"}, sources, []string{"-L" + dir, "-Wl,--no-as-needed", "-lholdfast-mpi",
+			"-lholdfast", "-Wl,-rpath," + dir})
+		text, err := exec.Command(strings.Replace(l.Compiler(), "mpicc", "mpif90", 1), line...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -322,63 +326,77 @@ func waitingSums(ranks, steps int) (lines []string) {
 	return lines
 }
 
-// TestRandomPrograms cuts programs that follow from a seed before a random operation of a random rank, kills them, and
-// restarts them under the other MPI. They check each message that they get. One in three has its requests protected,
-// and one in three is in Fortran.
+// TestRandomPrograms cuts programs that follow from a seed before random operations of random ranks, kills them, and
+// restarts them under the other MPI. They check each message, record of a file and cell of a window. One in three has
+// its requests protected, and one in three is in Fortran.
 func TestRandomPrograms(t *testing.T) {
 	n := *programs
 	if testing.Short() {
 		n = min(n, 4)
 	}
 	dir := installed(t)
-	program, fortran := compile(t, dir, "testdata/random.c"), compileFortran(t, dir, "testdata/random.f90")
-	cuts := 0
-	for k := range uint64(n) {
-		run, name, protect := program, "C", k%3 == 1
-		if k%3 == 2 && fortran != nil {
-			run, name = fortran, "Fortran"
-		}
-		restarted, err := randomProgram(t, dir, run, *seed+k, protect)
-		if err != nil {
-			t.Fatalf("seed %d in %s, protected %t: %v", *seed+k, name, protect, err)
-		}
-		if restarted {
-			cuts++
-		}
+	program := compile(t, dir, "testdata/random.c")
+	fortran := compileFortran(t, dir, "testdata/random_beside.f90", "testdata/random.f90")
+	var all sync.WaitGroup
+	var next, cut, restarts atomic.Int64
+	for range *atOnce {
+		all.Go(func() {
+			for k := next.Add(1) - 1; k < int64(n) && !t.Failed(); k = next.Add(1) - 1 {
+				run, name, protect := program, "C", k%3 == 1
+				if k%3 == 2 && fortran != nil {
+					run, name = fortran, "Fortran"
+				}
+				restarted, err := randomProgram(t, dir, run, *seed+uint64(k), protect, *cuts)
+				if err != nil {
+					t.Errorf("seed %d in %s, protected %t: %v", *seed+uint64(k), name, protect, err)
+				}
+				restarts.Add(int64(restarted))
+				cut.Add(int64(min(restarted, 1)))
+			}
+		})
 	}
-	if cuts < n/2 {
-		t.Errorf("of %d programs only %d were cut", n, cuts)
+	all.Wait()
+	t.Logf("%d programs, %d of them cut, %d restarts", n, cut.Load(), restarts.Load())
+	if cut.Load() < int64(n/2) {
+		t.Errorf("of %d programs only %d were cut", n, cut.Load())
 	}
 }
 
-// randomProgram runs one, with its requests protected or not, and reports whether it was restarted.
-func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64, protect bool) (restarted bool,
-	err error) {
+// randomProgram runs one, with its requests protected or not, and returns how often it was restarted.
+func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64, protect bool, cuts int) (
+	restarts int, err error) {
 	t.Helper()
 	const steps = 30
 	rng := rand.New(rand.NewPCG(seed, 0))
-	both, checkpoints := mpirun.Launchers(), t.TempDir()
+	both, checkpoints, files := mpirun.Launchers(), t.TempDir(), t.TempDir()
 	defer os.RemoveAll(checkpoints)
+	defer os.RemoveAll(files)
 	ranks, first := 2+rng.IntN(3), rng.IntN(2)
-	cut := fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), rng.IntN(steps))
-	environment := []string{"env", cut}
-	if protect {
-		environment = append(environment, "PROTECT=1")
+	parts := make([]int, cuts) // thousandths of the operations
+	for i := range parts {
+		parts[i] = rng.IntN(1000)
 	}
+	slices.Sort(parts)
 	var said strings.Builder
-	for i := range 2 {
-		l := both[(first+i)%2]
-		out, err := start(t, l, dir, checkpoints, ranks, append(slices.Clip(environment), program[l.Name],
-			fmt.Sprint(seed), fmt.Sprint(steps))...)
-		fmt.Fprintf(&said, "%d ranks, %s, %s: %v\n%s", ranks, l.Title, cut, err, out)
+	for i := range cuts + 1 {
+		l, line := both[(first+i)%2], []string{"env"}
+		if protect {
+			line = append(line, "PROTECT=1")
+		}
+		if i < cuts {
+			line = append(line, fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), parts[i]))
+		}
+		out, err := start(t, l, dir, checkpoints, ranks, append(line, program[l.Name], fmt.Sprint(seed),
+			fmt.Sprint(steps), files)...)
+		fmt.Fprintf(&said, "%d ranks, %s, %v: %v\n%s", ranks, l.Title, line, err, out)
 		if err == nil && strings.Count(out, ": right,") == ranks {
-			return i > 0, nil
+			return i, nil
 		}
 		if !strings.Contains(out, "holdfast: committed") || strings.Contains(out, ": operation ") {
 			break
 		}
 	}
-	return false, fmt.Errorf("no right end:\n%s", said.String())
+	return 0, fmt.Errorf("no right end:\n%s", said.String())
 }
 
 // TestMessageBehindReceived: a receive that had got its message at a checkpoint gets the same again under the other
@@ -420,7 +438,7 @@ func TestRandomProgramsFindBugs(t *testing.T) {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Setenv("BUG", bug.name)
 			for k := range uint64(400) { // how many it takes is up to the scheduler
-				_, err := randomProgram(t, broken, program, k, bug.protect)
+				_, err := randomProgram(t, broken, program, k, bug.protect, 1)
 				if err != nil && !strings.Contains(err.Error(), ": operation ") {
 					t.Fatal(err)
 				}

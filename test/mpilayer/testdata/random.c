@@ -1,9 +1,10 @@
-/* random.c SEED STEPS - messages, communicators and collectives that follow from the seed alone: every rank works out
- * the list of all, does its part, and checks what it gets. Points lie anywhere between. A rank whose environment has
- * CUT=RANK:N asks for a final checkpoint before its Nth operation; all ranks kill themselves behind it. Started again
- * it goes on from there. At the end each rank says whether it has got all messages, each once and in order. With
- * PROTECT in the environment the requests of the receives and sends are protected, and the receives have derived types:
- * the restarted program does not post them again. */
+/* random.c SEED STEPS DIRECTORY - messages, communicators, collectives, files and windows that follow from the seed
+ * alone: every rank works out the list of all, does its part, and checks what it gets. Points lie anywhere between. A
+ * rank whose environment has CUT=RANK:N asks for a final checkpoint before the operation that has N thousandths of its
+ * operations before it; all ranks kill themselves behind it. Started again it goes on from there. At the end each rank
+ * says whether it has got all messages, each once and in order. With PROTECT in the environment the requests of the
+ * receives, sends and files are protected, and the receives have derived types: the restarted program does not post
+ * them again. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8, SPREAD = 6, SHAPES = 6 };
 enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE };
+enum { START = FREE + 1, END, FENCE, WRITE_ROW, WAIT_ROW, READ_ROW, CHECK_ROW };
 enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SEND_KINDS };
 enum { RECV, IRECV, PROBE, MPROBE, RECV_INIT, POLL, WAITANY, RECV_KINDS };
 
@@ -29,7 +31,7 @@ struct operation {
 };
 
 static struct message m[MOST];
-static struct operation ops[3 * MOST];
+static struct operation ops[4 * MOST];
 static int messages, operations, rank, size, restored, protect, late, large = LARGE, slots,
 	how_third;
 static MPI_Comm comms[COMMS];
@@ -121,6 +123,8 @@ static void plan(uint64_t seed, int steps) {
 
 static void add(int what, int k) { ops[operations++] = (struct operation){ what, k }; }
 
+#include "random_beside.h"
+
 /* What this rank does, in order. */
 static void list(int steps) {
 	for (int s = 0; s <= steps; s++) {
@@ -134,6 +138,7 @@ static void list(int steps) {
 				add(POST, k);
 			}
 		}
+		list_starts(s);
 		for (int k = 0; k < messages; k++) {
 			if (m[k].from == rank && m[k].send_step == s) {
 				add(SEND, k);
@@ -154,6 +159,7 @@ static void list(int steps) {
 		if (s % 3 == 2) {
 			add(COLLECTIVE, s);
 		}
+		list_ends(s, steps);
 		for (int c = 3; c < COMMS; c++) {
 			if (gone[c] == s) {
 				add(FREE, c);
@@ -458,7 +464,7 @@ static void run(const struct operation *o) {
 	case COLLECTIVE:
 		collective(o->k);
 		break;
-	default:
+	case WAIT_SEND:
 		MPI_Wait(&x->sent, MPI_STATUS_IGNORE);
 		if (x->sent != MPI_REQUEST_NULL) {
 			MPI_Request_free(&x->sent);
@@ -468,6 +474,9 @@ static void run(const struct operation *o) {
 			free(x->out);
 		}
 		x->out = NULL;
+		break;
+	default:
+		run_beside(o);
 	}
 }
 
@@ -475,11 +484,12 @@ static void run(const struct operation *o) {
  * in the order in which they were posted. */
 static void redo(void) {
 	for (int i = 0; i < pc; i++) {
-		int freed = 0, received = 0, waited = 0;
+		int freed = 0, received = 0, waited = 0, ended = 0;
 		for (int j = i; j < pc; j++) {
 			freed |= ops[j].what == FREE && ops[j].k == ops[i].k;
 			received |= ops[j].what == RECEIVE && ops[j].k == ops[i].k;
 			waited |= ops[j].what == WAIT_SEND && ops[j].k == ops[i].k;
+			ended |= ends(&ops[j], &ops[i]);
 		}
 		if (ops[i].what == NEW && !freed) {
 			make_comm(ops[i].k);
@@ -487,6 +497,8 @@ static void redo(void) {
 			post(&m[ops[i].k]);
 		} else if (late && ((ops[i].what == POST && !received) || (ops[i].what == SEND && !waited))) {
 			name_request(&m[ops[i].k], ops[i].what == POST);
+		} else if (late && !ended && (ops[i].what == START || starts_row(&ops[i]))) {
+			name_task(ops[i].what == START ? &t[ops[i].k] : NULL);
 		}
 	}
 }
@@ -522,28 +534,40 @@ int main(int argc, char **argv) {
 	}
 	make_shapes();
 	plan(seed, steps);
+	plan_beside(steps);
 	list(steps);
+	open_beside(argc > 3 ? argv[3] : ".", seed % 4 < 2);
 	if (hf_init_mpi(MPI_COMM_WORLD) != HF_OK || hf_protect("sum", &sum, 1, HF_UINT64) != HF_OK ||
 		hf_protect("pc", &pc, 1, HF_INT32) != HF_OK ||
 		hf_protect("last", last, sizeof last / sizeof *last, HF_INT32) != HF_OK) {
 		fail("begin", 0);
 	}
+	protect_beside();
 	if (protect) {
 		give_slots();
 	}
 	for (int i = 0; i < operations && protect && !late; i++) {
 		if (ops[i].what == POST || ops[i].what == SEND) {
 			name_request(&m[ops[i].k], ops[i].what == POST);
+		} else if (ops[i].what == START || starts_row(&ops[i])) {
+			name_task(ops[i].what == START ? &t[ops[i].k] : NULL);
 		}
 	}
 	restored = hf_restore();
 	if (restored < 0) {
 		fail("hf_restore", 0);
 	}
+	MPI_Barrier(comms[1]); /* all have their windows' contents */
+	MPI_Win_lock_all(0, windows[OF_ALL]);
 	redo();
+	const int began = pc;
+	cut_at = (int)((long)cut_at * operations / 1000);
 	for (; pc < operations; pc++) {
-		if (restored == 0 && rank == cut_rank && pc == cut_at && hf_request(1) != HF_OK) {
+		if (rank == cut_rank && pc == cut_at && hf_request(1) != HF_OK) {
 			fail("hf_request", 0);
+		}
+		if (rank == cut_rank && pc > cut_at && began <= cut_at) {
+			usleep(1000); /* the daemon has time to hear of it */
 		}
 		state = seed * 77 + (uint64_t)(rank * 100000 + pc) * 0x9e3779b97f4a7c15u + 1;
 		if (below(3) == 0) {
@@ -557,6 +581,7 @@ int main(int argc, char **argv) {
 		}
 		run(&ops[pc]);
 	}
+	check_beside();
 	uint64_t want = 0;
 	for (int k = 0; k < messages; k++) {
 		if (m[k].to == rank) {
@@ -568,6 +593,7 @@ int main(int argc, char **argv) {
 	if (hf_finalize() != HF_OK) {
 		fail("hf_finalize", 0);
 	}
+	close_beside();
 	MPI_Buffer_detach(&at, &n);
 	MPI_Finalize();
 	return 0;

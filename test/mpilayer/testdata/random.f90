@@ -1,11 +1,12 @@
-! random.f90: random.c in Fortran, with the same messages for a seed; it protects no requests. usage: random SEED STEPS
+! random.f90: random.c in Fortran, with the same operations for a seed; it protects no requests. usage: random SEED
+! STEPS DIRECTORY
 module model
-  use, intrinsic :: iso_fortran_env, only: int32, int64, real64, output_unit
   use mpi_f08
+  use base
+  use beside
   implicit none
 
-  integer, parameter :: comms_n = 5, tags_n = 4, most = 4000, large = 20000, most_ranks = 8
-  integer, parameter :: new = 0, post = 1, send = 2, receive = 3, wait_send = 4, collective = 5, free = 6
+  integer, parameter :: tags_n = 4, large = 20000
   integer, parameter :: plain = 0, isend = 1, issend = 2, bsend = 3, persistent = 4, send_kinds = 5
   integer, parameter :: recv = 0, irecv = 1, probe = 2, mprobe = 3, recv_init = 4, poll = 5, waitany = 6, recv_kinds = 7
 
@@ -15,40 +16,15 @@ module model
     type(MPI_Request) :: sent, posted
   end type
 
-  type operation
-    integer :: what, k
-  end type
-
   type(message), target :: m(0:most - 1)
-  type(operation) :: ops(0:3 * most - 1)
-  integer :: messages = 0, operations = 0, rank, ranks, how_third
+  integer :: messages = 0, how_third
   integer :: born(0:comms_n - 1) = 0, gone(0:comms_n - 1)
-  type(MPI_Comm) :: comms(0:comms_n - 1)
   type(MPI_Datatype) :: pair, gaps
-  integer(int64) :: state
   integer(int64), target :: total = 0
-  integer(int32), target :: pc = 0, last(0:most_ranks * comms_n * tags_n - 1) = 0
+  integer(int32), target :: last(0:most_ranks * comms_n * tags_n - 1) = 0
   logical :: restored = .false.
 
 contains
-
-  integer function below(n)
-    integer, intent(in) :: n
-
-    state = ieor(state, ishft(state, 13))
-    state = ieor(state, ishft(state, -7))
-    state = ieor(state, ishft(state, 17))
-    below = int(mod(ishft(state * 2685821657736338717_int64, -20), int(n, int64)))
-  end function
-
-  subroutine fail(what, k)
-    character(*), intent(in) :: what
-    integer, intent(in) :: k
-
-    write (output_unit, "(a, i0, a, i0, a, i0, 2a)") "rank ", rank, ": operation ", pc, ", message ", k, ": ", what
-    flush (output_unit)
-    call MPI_Abort(MPI_COMM_WORLD, 1)
-  end subroutine
 
   ! Rank of a rank of the world in a communicator: those of the third and of what is made of it have the same parity.
   integer function in_comm(comm, world)
@@ -118,13 +94,6 @@ contains
     end do
   end subroutine
 
-  subroutine add(what, k)
-    integer, intent(in) :: what, k
-
-    ops(operations) = operation(what, k)
-    operations = operations + 1
-  end subroutine
-
   ! What this rank does, in order.
   subroutine list(steps)
     integer, intent(in) :: steps
@@ -137,6 +106,7 @@ contains
       do k = 0, messages - 1
         if (m(k)%to == rank .and. m(k)%post_step == s .and. m(k)%post_step < m(k)%recv_step) call add(post, k)
       end do
+      call list_starts(s)
       do k = 0, messages - 1
         if (m(k)%from == rank .and. m(k)%send_step == s) call add(send, k)
       end do
@@ -149,6 +119,7 @@ contains
         if (m(k)%from == rank .and. at == s) call add(wait_send, k)
       end do
       if (mod(s, 3) == 2) call add(collective, s)
+      call list_ends(s, steps)
       do c = 3, comms_n - 1
         if (gone(c) == s) call add(free, c)
       end do
@@ -370,10 +341,12 @@ contains
       call receive_it(o%k)
     case (collective)
       call collect(o%k)
-    case default
+    case (wait_send)
       call MPI_Wait(m(o%k)%sent, MPI_STATUS_IGNORE)
       if (m(o%k)%sent /= MPI_REQUEST_NULL) call MPI_Request_free(m(o%k)%sent)
       if (associated(m(o%k)%out)) deallocate (m(o%k)%out)
+    case default
+      call run_beside(o)
     end select
   end subroutine
 
@@ -406,6 +379,10 @@ program random
       import :: c_int
       integer(c_int), value :: signal
     end function
+    integer(c_int) function usleep(microseconds) bind(C, name="usleep")
+      import :: c_int
+      integer(c_int), value :: microseconds
+    end function
   end interface
 
   integer(c_int), parameter :: sigkill = 9
@@ -413,6 +390,7 @@ program random
   integer :: steps, cut_rank, cut_at, status, began, k, n, colon
   character(64) :: word
   character(200) :: why
+  character(4096) :: path
   character, target, save :: room(1048576)
   type(MPI_Datatype) :: some
   type(c_ptr) :: at
@@ -442,16 +420,29 @@ program random
   call MPI_Type_commit(gaps)
   how_third = int(mod(seed / 2, 3_int64))
   call plan(seed, steps)
+  call plan_beside(steps)
   call list(steps)
+  call get_command_argument(3, path)
+  call open_beside(trim(path), mod(seed, 4_int64) < 2)
   call hf_init_mpi(MPI_COMM_WORLD)
   call hf_protect("sum", total)
   call hf_protect("pc", pc)
   call hf_protect("last", last)
+  call hf_protect("cells", cells(of_all)%of)
+  call hf_protect("fenced", cells(of_fences)%of)
+  call hf_protect("locked", cells(of_locks)%of)
+  call hf_protect("gained", gained)
+  call hf_protect("row", row)
   call hf_restore(restored)
   began = pc
+  call MPI_Barrier(comms(1)) ! all have their windows' contents
+  call MPI_Win_lock_all(0, windows(of_all))
   call redo()
+  cut_at = int(int(cut_at, int64) * operations / 1000)
   do while (pc < operations)
-    if (.not. restored .and. rank == cut_rank .and. pc == cut_at) call hf_request(.true.)
+    if (rank == cut_rank .and. pc == cut_at) call hf_request(.true.)
+    ! The daemon has time to hear of it.
+    if (rank == cut_rank .and. pc > cut_at .and. began <= cut_at) status = usleep(1000)
     state = seed * 77 + int(rank * 100000 + pc, int64) * (-7046029254386353131_int64) + 1
     if (below(3) == 0) then
       call hf_point(stop_now, status, why)
@@ -461,6 +452,7 @@ program random
     call run(ops(pc))
     pc = pc + 1
   end do
+  call check_beside()
   want = 0
   do k = 0, messages - 1
     if (m(k)%to == rank) want = want + worth(k)
@@ -474,6 +466,7 @@ program random
     messages, " messages, ", operations, " operations, began at ", began
   flush (output_unit)
   call hf_finalize()
+  call close_beside()
   call MPI_Buffer_detach(at, n)
   call MPI_Finalize()
 end program
