@@ -14,9 +14,25 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
+// Answers are what commands get that ask for a directory.
+type Answers struct {
+	Job     string
+	Request func(stop, wait bool) error
+	Status  func() *job.Status
+	Ranks   func() []job.RankStatus
+}
+
 // Serve answers holdfast status of a directory until stop is called, at an interface or address as in control.Options.
 // It refuses a directory whose job answers.
 func (j *Job) Serve(ctx context.Context, dir, iface string, log *slog.Logger) (stop func(), err error) {
+	return Serve(ctx, dir, iface, log, Answers{Job: "watched", Status: j.Status, Ranks: j.Ranks,
+		Request: func(bool, bool) error {
+			return errors.New("the program takes no checkpoints: holdfast run --watch looks at it, and no more")
+		}})
+}
+
+// Serve answers commands as Job.Serve does.
+func Serve(ctx context.Context, dir, iface string, log *slog.Logger, a Answers) (stop func(), err error) {
 	if err := outside.Answering(ctx, dir); err != nil {
 		return nil, err
 	}
@@ -31,13 +47,10 @@ func (j *Job) Serve(ctx context.Context, dir, iface string, log *slog.Logger) (s
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
-	s, err := outside.Serve(ctx, outside.ServerOptions{Plane: p, Dir: dir, Job: "watched", Node: node, Key: key,
-		Log: log, Go: serving.Go,
-		Request: func(bool, bool) error {
-			return errors.New("the program takes no checkpoints: holdfast run --watch looks at it, and no more")
-		},
-		Status: func() (*job.Status, error) { return j.Status(), nil },
-		Ranks:  func() ([]job.RankStatus, error) { return j.Ranks(), nil }})
+	s, err := outside.Serve(ctx, outside.ServerOptions{Plane: p, Dir: dir, Job: a.Job, Node: node, Key: key,
+		Log: log, Go: serving.Go, Request: a.Request,
+		Status: func() (*job.Status, error) { return a.Status(), nil },
+		Ranks:  func() ([]job.RankStatus, error) { return a.Ranks(), nil }})
 	if err != nil {
 		cancel()
 		return nil, errors.Join(err, p.Close())

@@ -49,7 +49,7 @@ func (a *album) sections(change func(r *record)) (list []storage.Section) {
 		list = append(list, storage.Section{Name: name, Size: int64(len(b)), Source: storage.Bytes(b)})
 	}
 	add(recordSection, text)
-	for _, name := range []string{stateSection, areaPrefix + "0", criuPrefix + "files.img", criuPrefix + "pages-1.img"} {
+	for _, name := range []string{stateSection, areaPrefix + "0", criuPrefix + filesImage, criuPrefix + "pages-1.img"} {
 		add(name, bytes.Repeat([]byte(name+" "), 9000/len(name+" ")+1)[:9000])
 	}
 	return list
@@ -130,6 +130,8 @@ func linkInstead(file string) error {
 	return errors.Join(os.Rename(file, file+"1"), os.Symlink(file+"1", file))
 }
 
+func newFolder(file string) error { return os.Mkdir(file, 0o700) }
+
 func junk(file string) error { return os.WriteFile(file, []byte("more"), 0o600) }
 
 // TestDamaged: an image that is not as it was written is refused by name, nothing is started, and the one before is
@@ -162,7 +164,7 @@ func TestDamaged(t *testing.T) {
 		"manifest/older":  {onFile("manifest", fromOlder), "manifest of epoch 1"},
 		"more/file":       {onFile("more", junk), harmless},
 		"more/shard":      {onFile("rank-000001.shard", junk), harmless},
-		"more/image":      {onFile("../epoch-0000000009", func(f string) error { return os.Mkdir(f, 0o700) }), harmless},
+		"more/image":      {onFile("../epoch-0000000009", newFolder), harmless},
 		"more/file/above": {onFile("../more.img", junk), harmless},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,7 +230,8 @@ func TestForeign(t *testing.T) {
 			a := newAlbum(t)
 			a.commit(1, c.sections(a.sections(c.change)))
 			started, err := a.restore(RestoreOptions{Command: []string{"own"}})
-			if started || err == nil || !strings.HasPrefix(err.Error(), "image 1") || !strings.Contains(err.Error(), c.want) {
+			if started || err == nil || !strings.HasPrefix(err.Error(), "image 1") ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q; a process is to be made: %v", err, c.want, started)
 			}
 		})

@@ -38,6 +38,7 @@ type Taken struct {
 	Epoch   storage.Epoch
 	Program string
 	Bytes   int64
+	Stored  int64         // of them, as the shard has them
 	Stopped time.Duration // how long the program stood still; with Kill, until the image was committed
 }
 
@@ -106,7 +107,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if err != nil {
 		return t, errors.Join(err, store.Discard(context.WithoutCancel(ctx), t.Epoch, storage.LevelGlobal))
 	}
-	t.Bytes = info.Bytes
+	t.Bytes, t.Stored = info.Bytes, info.Stored
 	if o.Kill {
 		t.Stopped = time.Since(began)
 		if err := end(pid, still.Process); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/events"
+	"github.com/holdfast-hpc/holdfast/coordinated/observe"
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/daly"
 	"github.com/holdfast-hpc/holdfast/internal/image"
@@ -35,10 +38,11 @@ type Images struct {
 type images struct {
 	run     *run
 	opt     *Images
-	signals []os.Signal   // that ask for an image
-	wanted  chan struct{} // one is asked for
+	signals []os.Signal     // that ask for an image
+	wanted  chan chan error // one is asked for; its error is wanted unless that is nil
 	host    string
 	untimed bool // the settings switch images by the clock off
+	tell    account
 
 	busy    sync.Mutex // held while an image is taken
 	pid     int        // of the program
@@ -46,12 +50,12 @@ type images struct {
 	report  job.Report
 }
 
-// startImages prepares; nil without --image.
-func (r *run) startImages() (m *images, err error) {
+// startImages prepares, and answers holdfast status and request until stop is called; nil without --image.
+func (r *run) startImages(ctx context.Context) (m *images, stop func(), err error) {
 	if r.opt.Images == nil {
-		return nil, nil
+		return nil, func() {}, nil
 	}
-	m = &images{run: r, opt: r.opt.Images, signals: r.prog.CheckpointSignals, wanted: make(chan struct{}, 1),
+	m = &images{run: r, opt: r.opt.Images, signals: r.prog.CheckpointSignals, wanted: make(chan chan error, 1),
 		process: -1}
 	if m.signals == nil {
 		m.signals = []os.Signal{syscall.SIGUSR1}
@@ -60,22 +64,29 @@ func (r *run) startImages() (m *images, err error) {
 		m.untimed = m.untimed || (v.Key == "interval" || v.Key == "mtbf") && v.Value != ""
 	}
 	if err := os.Mkdir(m.opt.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, err
+		return nil, nil, err
 	}
-	m.host, err = os.Hostname()
-	return m, err
+	if m.host, err = os.Hostname(); err != nil {
+		return nil, nil, err
+	}
+	m.tell = account{dir: m.opt.Dir, name: filepath.Base(r.opt.Command[0]), host: m.host, timing: r.prog.Timing(),
+		began: time.Now()}
+	stop, err = observe.Serve(ctx, m.opt.Dir, cmp.Or(r.opt.Interface, r.prog.Interface), slog.Default(),
+		observe.Answers{Job: "image of " + m.tell.name, Status: m.tell.status, Ranks: m.tell.ranks,
+			Request: func(stop, wait bool) error { return m.request(ctx, stop, wait) }})
+	return m, stop, err
 }
 
-// pause is the time to the next image after one that cost this; 0: there is none.
-func (m *images) pause(cost time.Duration) time.Duration {
+// pause is the time to the next image after one that cost this, and the setting; 0: there is none.
+func (m *images) pause(cost time.Duration) (d time.Duration, by string) {
 	const usualMTBF, leastCost = 24 * time.Hour, time.Second // as for checkpoints
 	switch o := &m.run.prog; {
 	case o.MTBF > 0:
-		return daly.Interval(cost, o.MTBF)
+		return daly.Interval(cost, o.MTBF), "mtbf"
 	case o.Interval > 0 || m.untimed:
-		return o.Interval
+		return o.Interval, "interval"
 	}
-	return daly.Interval(max(cost, leastCost), usualMTBF)
+	return daly.Interval(max(cost, leastCost), usualMTBF), "mtbf"
 }
 
 // start starts the program from its newest image, or from its beginning if there is none.
@@ -83,10 +94,15 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 	m.report = job.Report{Job: filepath.Base(cmd.Path), Nodes: []string{m.host}, Taken: m.taken(), Ready: true,
 		Points: 1}
 	m.process = -1
+	if err := m.tell.open(ctx); err != nil {
+		m.run.log.say("warning: holdfast report will not have this start: %v", err)
+	}
 	o := &m.run.prog
 	anew := a.Fresh || o.Fresh && !a.Continues
 	if !anew {
 		began := time.Now()
+		m.tell.turn("restoring")
+		end := m.tell.log.Span(events.Event{Name: events.Restore})
 		var p image.Restored
 		ro := image.RestoreOptions{Dir: m.opt.Dir, Truncate: !m.opt.Append, Append: m.opt.Append,
 			Starter: m.opt.Starter,
@@ -102,8 +118,13 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 			proc, m.pid = p.Guard, p.PID
 			m.report.Restored = &job.RestoredStatus{Epoch: uint64(p.Epoch), Level: storage.LevelGlobal,
 				Seconds: time.Since(began).Seconds()}
+			m.tell.restored(p.Epoch)
 		}
-		anew = errors.Is(err, image.ErrNone)
+		if anew = errors.Is(err, image.ErrNone); anew {
+			end(events.Event{}, nil)
+		} else {
+			end(events.Event{Epoch: uint64(p.Epoch), Level: storage.LevelGlobal}, err)
+		}
 	}
 	if anew {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: image.Outside(0)}
@@ -112,8 +133,9 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+		return nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), m.tell.close(false))
 	}
+	m.tell.turn("running")
 	m.process, _ = unix.PidfdOpen(m.pid, 0) // it may have ended
 	return proc, nil
 }
@@ -124,7 +146,7 @@ func (m *images) taken() string {
 	for _, s := range m.signals {
 		by += fmt.Sprintf(", by %v", s)
 	}
-	if d := m.pause(time.Second); d > 0 {
+	if d, _ := m.pause(time.Second); d > 0 {
 		by += fmt.Sprintf(", by the clock: the first after %v", d.Round(time.Second))
 	}
 	return by
@@ -136,7 +158,7 @@ func (m *images) pass(s syscall.Signal) bool {
 		return false
 	}
 	select {
-	case m.wanted <- struct{}{}:
+	case m.wanted <- nil:
 	default: // one is about to be taken
 	}
 	return true
@@ -147,19 +169,38 @@ func (m *images) follow(s *start) {
 	m.run.post(s.ctx, decide.Reported{Report: m.report})
 	due := time.NewTimer(time.Hour)
 	defer due.Stop()
-	for cost := time.Second; ; {
-		due.Stop()
-		if d := m.pause(cost); d > 0 {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	next := func(cost time.Duration) {
+		d, by := m.pause(cost)
+		if due.Stop(); d > 0 {
 			due.Reset(d)
 		}
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-due.C:
-		case <-m.wanted:
+		m.tell.next(d, by)
+	}
+	next(time.Second)
+	for cost := time.Second; ; next(cost) {
+		var by string
+		var answer chan error
+		for by == "" {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-alive.C:
+				m.tell.log.Emit(events.Event{Name: events.Alive})
+			case <-due.C:
+				by = "the clock"
+			case answer = <-m.wanted:
+				by = "request"
+			}
 		}
-		if t, err := m.take(s, false); err == nil {
+		m.tell.log.Emit(events.Event{Name: events.Request, What: by})
+		t, err := m.take(s, false)
+		if err == nil {
 			cost = t.Stopped
+		}
+		if answer != nil {
+			answer <- err
 		}
 	}
 }
@@ -176,8 +217,12 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 	defer m.busy.Unlock()
 	o := &m.run.prog
 	began := time.Now()
+	m.tell.turn("capturing")
 	t, err = image.Take(s.ctx, m.pid, image.Options{Dir: m.opt.Dir, Keep: cmp.Or(o.Keep, 2), KeepEvery: o.KeepEvery,
 		KeepInterval: o.KeepInterval, Kill: final, Wait: m.opt.Wait, CRIU: m.opt.CRIU, Command: m.run.opt.Command})
+	if err == nil || s.ctx.Err() == nil {
+		m.tell.taken(t, began, final, err)
+	}
 	if err != nil && s.ctx.Err() == nil {
 		m.report.Failing = err.Error()
 		m.run.log.say("no image was taken: %v", err)
@@ -200,12 +245,15 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 
 // ended is called when the program has, or what passes its exit code on: a program that is left then is killed. It
 // waits for an image that is being taken.
-func (m *images) ended() {
+func (m *images) ended(code int) {
 	if m == nil {
 		return
 	}
 	m.busy.Lock()
 	defer m.busy.Unlock()
+	if err := m.tell.close(code == 0 || m.report.Stopped > 0); err != nil {
+		m.run.log.say("warning: the end of this start is missing in holdfast report: %v", err)
+	}
 	if m.process >= 0 {
 		_ = unix.PidfdSendSignal(m.process, unix.SIGKILL, nil, 0) // as a rule it has ended
 		_ = unix.Close(m.process)

@@ -87,9 +87,12 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 		return 0, err
 	}
 	defer r.startPauses(ctx, daemons == nil)()
-	if r.images, err = r.startImages(); err != nil {
+	images, stop, err := r.startImages(ctx)
+	if err != nil {
 		return 0, err
 	}
+	defer stop()
+	r.images = images
 	defer func() { daemons.stop(cmp.Or(s.prog.WriteTimeout, 5*time.Minute) + 10*time.Second) }()
 	s.cfg.Began, s.cfg.Announced, s.cfg.Watched = began, s.cmd.before != nil, r.requeuers != nil
 	r.machine = decide.New(s.cfg)

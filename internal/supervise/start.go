@@ -90,7 +90,7 @@ func (s *start) hand(f func()) bool {
 // wait waits for the launcher and for what its ranks still have to say, unless it was ended.
 func (s *start) wait(ctx context.Context) {
 	code := s.proc.Code()
-	s.run.images.ended()
+	s.run.images.ended(code)
 	s.catchUp()
 	s.mu.Lock()
 	s.over = true

@@ -1,13 +1,21 @@
 package opencl
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/report"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 // imagedRun is a holdfast run --image of a program.
@@ -85,9 +93,40 @@ func (r *imagedRun) exits(code int) {
 	}
 }
 
+// status asks holdfast run what it does.
+func (r *imagedRun) status(verb string, flags ...string) (s job.Status) {
+	r.l.t.Helper()
+	out, err := r.l.try(append(append([]string{verb, "--json"}, flags...), r.dir)...)
+	if err == nil {
+		err = errors.Join(schema.Check(verb, out), json.Unmarshal([]byte(out), &s))
+	}
+	if err != nil {
+		r.l.t.Fatalf("%s: %v\n%s%s", verb, err, out, r.said())
+	}
+	return s
+}
+
+// reported fails unless the report has starts that ended so, with the images that they were restored from.
+func (r *imagedRun) reported(want ...string) {
+	r.l.t.Helper()
+	out := r.l.run(nil, "holdfast", "report", "--json", r.dir)
+	var rep report.Report
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		r.l.t.Fatal(err)
+	}
+	var got []string
+	for _, s := range rep.Runs {
+		got = append(got, fmt.Sprintf("%s %d", s.Ended, s.Restored))
+	}
+	if !slices.Equal(got, want) || len(rep.Epochs) < 4 || rep.Epochs[0].Blocked.Max <= 0 ||
+		rep.Epochs[0].Durable["global"] < rep.Epochs[0].Blocked.Max || len(rep.Faults) > 1 {
+		r.l.t.Errorf("report: got %q, want %q\n%s", got, want, out)
+	}
+}
+
 // TestRunImages: holdfast run takes images of a program on a signal, by the clock and when it is to end, and the
 // program goes on from the newest that is whole: after a kill, and when the same command is given again, on another
-// platform too. Its exit code is that of the command.
+// platform too. Its exit code is that of the command. holdfast status, request and report know it.
 func TestRunImages(t *testing.T) {
 	criu := criuForTests(t)
 	l := newLab(t)
@@ -118,9 +157,18 @@ func TestRunImages(t *testing.T) {
 	r.says("restored epoch 1 from global")
 	r.says("image 3: the program stood still")
 	r.computes()
+	before := r.status("status")
+	if n := len(before.Epochs); n == 0 || before.Epochs[n-1].BlockedSeconds <= 0 || before.Epochs[n-1].Bytes == 0 ||
+		before.Next == nil || before.Next.By != "interval" || before.Next.Seconds > 1 || before.Loss.Epoch < 3 {
+		t.Errorf("status: %+v, next %+v, loss %+v", before, before.Next, before.Loss)
+	}
+	if after := r.status("request", "--wait"); after.Loss.Epoch <= before.Loss.Epoch {
+		t.Errorf("request: the newest image is %d, and was %d", after.Loss.Epoch, before.Loss.Epoch)
+	}
 	l.file("enough", "")
 	r.exits(0)
 	r.checkCount(r.text())
+	r.reported("killed 0", "stopped 1", "closed 1")
 	other := l.runImaged(criu, nil, nil, []string{filepath.Join(built.dir, "held"), "5"})
 	other.says("is of another command")
 	other.exits(2)
