@@ -60,9 +60,9 @@ func TestSite(t *testing.T) {
 	}
 }
 
-var link = regexp.MustCompile(`(?:href|src)="([^"#?]+)[^"]*"`)
+var link = regexp.MustCompile(`(?:href|src)="([^"#?]*)[^"#]*#?([^"]*)"`)
 
-// deadLinks reports the links of pages that lead nowhere, and returns the number of pages.
+// deadLinks reports the links of pages that lead to no page or heading, and returns the number of pages.
 func deadLinks(t *testing.T, html string) (pages int) {
 	err := filepath.WalkDir(html, func(file string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(file) != ".html" || filepath.Base(file) == "404.html" {
@@ -74,8 +74,16 @@ func deadLinks(t *testing.T, html string) (pages int) {
 			if strings.Contains(m[1], ":") { // elsewhere
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
-				t.Errorf("%s links %s: %v", strings.TrimPrefix(file, html), m[1], err)
+			to := filepath.Join(filepath.Dir(file), m[1])
+			if m[1] == "" {
+				to = file
+			}
+			target, err := os.ReadFile(to)
+			if m[2] != "" && !strings.Contains(string(target), `id="`+m[2]+`"`) {
+				err = fs.ErrNotExist
+			}
+			if err != nil {
+				t.Errorf("%s links %s: %v", strings.TrimPrefix(file, html), m[0], err)
 			}
 		}
 		return err
