@@ -49,9 +49,9 @@ func (a *account) open(ctx context.Context) error {
 		number = runs[len(runs)-1] + 1
 	}
 	began := time.Now()
-	a.log, err = events.Create(ctx, events.Options{Dir: dir, Begun: began, Header: events.Header{Job: "image of " + a.name,
-		Run: number, Size: 1, Node: a.host, PID: os.Getpid(), AliveNS: int64(aliveEvery),
-		Levels: []string{storage.LevelGlobal}, Program: a.name}})
+	a.log, err = events.Create(ctx, events.Options{Dir: dir, Begun: began,
+		Header: events.Header{Job: "image of " + a.name, Run: number, Size: 1, Node: a.host, PID: os.Getpid(),
+			AliveNS: int64(aliveEvery), Levels: []string{storage.LevelGlobal}, Program: a.name}})
 	if err != nil {
 		return err
 	}
@@ -106,8 +106,8 @@ func (a *account) taken(t image.Taken, began time.Time, final bool, err error) {
 		a.log.EmitAt(began, events.Event{Name: events.Park, Epoch: e, Stop: final})
 		a.log.EmitAt(stopped, events.Event{Name: events.Capture, Epoch: e, Dur: int64(t.Stopped), Bytes: t.Bytes})
 		a.log.EmitAt(stopped, events.Event{Name: events.Resume, Epoch: e, Dur: int64(t.Stopped), Stop: final})
-		a.log.Emit(events.Event{Name: events.Write, Epoch: e, Level: storage.LevelGlobal, Bytes: t.Bytes, Stored: t.Stored,
-			Dur: int64(now.Sub(stopped))})
+		a.log.Emit(events.Event{Name: events.Write, Epoch: e, Level: storage.LevelGlobal, Bytes: t.Bytes,
+			Stored: t.Stored, Dur: int64(now.Sub(stopped))})
 		a.log.Emit(events.Event{Name: events.Commit, Epoch: e, Level: storage.LevelGlobal, Dur: int64(now.Sub(began))})
 		if final {
 			a.log.Emit(events.Event{Name: events.Stop, Epoch: e})
@@ -160,7 +160,7 @@ func (a *account) ranks() []job.RankStatus {
 // request does what holdfast request asks for.
 func (m *images) request(ctx context.Context, stop, wait bool) error {
 	if stop {
-		return errors.New("a program under holdfast run --image ends with its last image when that command gets SIGTERM")
+		return errors.New("a program under holdfast run --image ends with its last image when that gets SIGTERM")
 	}
 	answer := make(chan error, 1)
 	select {
