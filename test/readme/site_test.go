@@ -62,6 +62,9 @@ func TestSite(t *testing.T) {
 
 var link = regexp.MustCompile(`(?:href|src)="([^"#?]*)[^"#]*#?([^"]*)"`)
 
+// raw is what a table or heading leaves that is none, as after an empty line between rows or a broken fence.
+var raw = regexp.MustCompile(`(?m)<p>\|.*|^##+ .*`)
+
 // deadLinks reports the links of pages that lead to no page or heading, and returns the number of pages.
 func deadLinks(t *testing.T, html string) (pages int) {
 	err := filepath.WalkDir(html, func(file string, _ fs.DirEntry, err error) error {
@@ -70,6 +73,9 @@ func deadLinks(t *testing.T, html string) (pages int) {
 		}
 		pages++
 		text, err := os.ReadFile(file)
+		if m := raw.Find(text); m != nil {
+			t.Errorf("%s shows its source: %s", strings.TrimPrefix(file, html), m)
+		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			if strings.Contains(m[1], ":") { // elsewhere
 				continue
