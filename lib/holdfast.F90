@@ -57,7 +57,7 @@ module holdfast
     HF_E_DAEMON = -4, &   ! the node daemon cannot be started, or has died; after hf_point, go on
     HF_E_PROTOCOL = -5, & ! daemon and library are of different releases
     HF_E_LOST = -6, &     ! another rank has ended: exit, the job is over
-    HF_E_FAILED = -7      ! the operation failed; errmsg says why
+    HF_E_FAILED = -7      ! the operation failed; errmsg has the reason
 
   ! Types of elements, for hf_protect of an address.
   integer, parameter, public :: HF_BYTE = 1, HF_INT8 = 2, HF_INT16 = 3, HF_INT32 = 4, HF_INT64 = 5, HF_UINT8 = 6, &

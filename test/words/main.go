@@ -1,6 +1,6 @@
-// Words looks for turns of phrase that a native reader has to read twice, in pages and in comments of Go, C, C++ and
-// Python. In pages a sentence may also have 30 words at most. known.txt lists the files that still have some: a page
-// may not get more, and comments are checked in files that it does not list. The list only shrinks.
+// Words looks for turns of phrase that a native reader has to read twice, in pages and in comments of Go, C, C++,
+// Fortran and Python. In pages a sentence may also have 30 words at most. known.txt lists the files that still have
+// some: a page may not get more, and comments are checked in files that it does not list. The list only shrinks.
 //
 //	words          names each finding with its remedy in files that have more than known.txt allows
 //	words -all     names each finding in all files
@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -86,7 +87,7 @@ const knownFile = "test/words/known.txt"
 func run(files []string, all, count, update bool) error {
 	if len(files) == 0 {
 		out, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.md", "*.go", "lib/*.[ch]",
-			"lib/*.[ch]pp", "*.py").Output()
+			"lib/*.[ch]pp", "lib/*.F90", "*.py").Output()
 		if err != nil {
 			return fmt.Errorf("list the files: %w", err)
 		}
@@ -227,8 +228,11 @@ func sentences(page string) (out []piece) {
 // which is seldom and does no harm.
 func comments(file, source string) (out []piece) {
 	mark, within := "//", false
-	if strings.HasSuffix(file, ".py") {
+	switch filepath.Ext(file) {
+	case ".py":
 		mark = "#"
+	case ".F90":
+		mark = "!"
 	}
 	for i, line := range strings.Split(source, "\n") {
 		t := strings.TrimSpace(line)

@@ -60,6 +60,9 @@ func TestComments(t *testing.T) {
 	if found := look("x.py", []byte("a = 1  # made anew\n# b = 2\n")); len(found) != 1 || found[0].line != 1 {
 		t.Errorf("got %v, want line 1 of Python", found)
 	}
+	if found := look("x.F90", []byte("a = 1 ! made anew\nb = 2 ! two\n")); len(found) != 1 || found[0].line != 1 {
+		t.Errorf("got %v, want line 1 of Fortran", found)
+	}
 }
 
 // TestKnown: a file may keep what known.txt allows, and gets no more.
