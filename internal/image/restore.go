@@ -221,14 +221,7 @@ func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir strin
 	for _, s := range sh.Sections() {
 		sizes[s.Name] = s.Size
 		if s.Name == recordSection {
-			if s.Size > maxRecord {
-				return nil, fmt.Errorf("a record of %d bytes", s.Size)
-			}
-			b := make([]byte, s.Size)
-			if err := sh.ReadAt(ctx, s.Name, b, 0); err != nil {
-				return nil, err
-			}
-			if r, err = decode(b); err != nil {
+			if r, err = readRecord(ctx, sh, s.Size); err != nil {
 				return nil, err
 			}
 			continue
@@ -245,6 +238,31 @@ func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir strin
 		return nil, errors.New("it is a checkpoint, and no image of a process")
 	}
 	return r, r.complete(sizes)
+}
+
+// readRecord reads the record of an image.
+func readRecord(ctx context.Context, sh *storage.Shard, n int64) (*record, error) {
+	if n > maxRecord {
+		return nil, fmt.Errorf("a record of %d bytes", n)
+	}
+	b := make([]byte, n)
+	if err := sh.ReadAt(ctx, recordSection, b, 0); err != nil {
+		return nil, err
+	}
+	return decode(b)
+}
+
+// Describe names the process that a shard is an image of. An empty text says that it is none that can be read.
+func Describe(ctx context.Context, sh *storage.Shard) string {
+	for _, s := range sh.Sections() {
+		if s.Name != recordSection {
+			continue
+		}
+		if r, err := readRecord(ctx, sh, s.Size); err == nil {
+			return fmt.Sprintf("process %d (%s) of user %d on %s", r.PID, r.Program, r.UID, r.Host)
+		}
+	}
+	return ""
 }
 
 // complete checks that there is what the helper needs besides CRIU's files.

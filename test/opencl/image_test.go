@@ -2,6 +2,7 @@ package opencl
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -240,6 +241,10 @@ func TestImageRefusals(t *testing.T) {
 	refused("has the process ID", "--restore")
 	if out, err := l.try("verify", p.dir); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	what := fmt.Sprintf("Epoch 1 is an image of process %d (held) of user ", p.pid)
+	if out, err := l.try("show", p.dir); err != nil || !strings.Contains(out, what) {
+		t.Errorf("%v, want %q\n%s", err, what, out)
 	}
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	<-p.reaped

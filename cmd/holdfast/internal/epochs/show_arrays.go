@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -34,6 +35,7 @@ type countsRow struct {
 	PerRank    []int    `json:"per_rank,omitempty"`       // ranks with state that is protected per rank
 	Names      []string `json:"per_rank_names,omitempty"` // names of that state, at one of these ranks
 	NotQuiet   []int    `json:"in_flight,omitempty"`      // ranks with messages or receives in flight
+	Image      string   `json:"image,omitempty"`          // process that the epoch is an image of
 }
 
 // printArrays writes what the epoch has of global arrays, and who can restore it.
@@ -102,12 +104,17 @@ func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochIn
 	c := info.Counts()
 	row := countsRow{Epoch: uint64(info.Epoch), AnyCount: c.Any(), Size: info.Size, Undeclared: c.Undeclared,
 		PerRank: c.PerRank, NotQuiet: c.NotQuiet}
-	if len(c.PerRank) == 0 {
+	one := append(slices.Clone(c.PerRank), c.Undeclared...)
+	if len(c.PerRank) == 0 && info.Size > 1 || len(one) == 0 {
 		return row
 	}
-	sh, err := v.Fetch(cmd.Context(), info.Epoch, c.PerRank[0])
+	sh, err := v.Fetch(cmd.Context(), info.Epoch, one[0])
 	if err != nil {
 		return row // verify says what is wrong with it
+	}
+	if row.Image = image.Describe(cmd.Context(), sh); row.Image != "" || len(c.PerRank) == 0 {
+		_ = sh.Close() // it was read
+		return row
 	}
 	items, err := coordinated.ListSaved(cmd.Context(), sh)
 	if cerr := sh.Close(); err != nil || cerr != nil {
@@ -123,6 +130,9 @@ func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochIn
 
 // text is one sentence.
 func (r *countsRow) text() string {
+	if r.Image != "" {
+		return fmt.Sprintf("Epoch %d is an image of %s: holdfast image --restore starts it.", r.Epoch, r.Image)
+	}
 	var why []string
 	if len(r.Undeclared) > 0 {
 		why = append(why, fmt.Sprintf("rank(s) %s wrote it without being elastic (hf_elastic, elastic=True "+
