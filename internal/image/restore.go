@@ -252,7 +252,7 @@ func readRecord(ctx context.Context, sh *storage.Shard, n int64) (*record, error
 	return decode(b)
 }
 
-// Describe names the process that a shard is an image of. An empty text says that it is none that can be read.
+// Describe names the process that a shard is an image of. The text is empty if the record cannot be read.
 func Describe(ctx context.Context, sh *storage.Shard) string {
 	for _, s := range sh.Sections() {
 		if s.Name != recordSection {
