@@ -333,7 +333,7 @@ static int tag_of(const struct message *x) { return x->comm == 4 ? MPI_ANY_TAG :
 
 static void post(struct message *x) {
 	const size_t room = (size_t)(protect ? SPREAD : 2) * (size_t)large * sizeof(double);
-	const int n = large / items_of(x->shape);
+	const int each = items_of(x->shape), n = (large + each - 1) / each;
 	x->in = protect ? slot_at(x->in_slot) : malloc(room);
 	memset(x->in, 0xff, room);
 	name_request(x, 1);
