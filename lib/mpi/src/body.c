@@ -183,6 +183,27 @@ static bool over_at_once(MPI_Request request) {
 	return WORD(request) == shared_handles[0] || WORD(request) == shared_handles[1];
 }
 
+/* The newest sends, by handle: a call that waits for one says who has to receive. They are not tracked, as most are
+ * complete when the program asks. A call of the shortest course does not note them: only holdfast run --watch and
+ * threads have none of that course. */
+static struct begun {
+	uint64_t handle;
+	struct hfm_wait wait;
+} begun_sends[256];
+
+static bool names_sends(void) { return hfm_watching != NULL || hfm_threads; }
+
+static struct begun *begun_at(MPI_Request request) {
+	const uint64_t w = WORD(request);
+	return &begun_sends[(w ^ w >> 7 ^ w >> 26) % (sizeof begun_sends / sizeof *begun_sends)];
+}
+
+static void note_begun(MPI_Request request, const struct hfm_comm *c, int dest, int tag) {
+	struct begun *b = begun_at(request);
+	b->handle = WORD(request);
+	b->wait = hfm_wait_for(c, dest, tag, HFM_WAIT_SEND);
+}
+
 HFM_INLINE struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
 
 static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request) {

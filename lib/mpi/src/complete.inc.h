@@ -142,24 +142,32 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	return rc;
 }
 
-/* waits_of publishes what a request waits for; that of another send or of a collective needs no parked rank, so
- * the call says only that there is more. */
-static void waits_of(struct hfm_here h, const struct hfm_request *r) {
+/* waits_of publishes what a request waits for. Of a send that the layer does not track it is who has to receive, if the
+ * call waits for sends alone: one of these is not complete. Else, and for a collective, the call says only that there
+ * is more. */
+static void waits_of(struct hfm_here h, const struct hfm_request *r, MPI_Request request, bool sends_alone) {
+	const struct begun *b = begun_at(request);
 	if (r != NULL && r->active && !r->mail && !r->counted &&
 		(r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE)) {
 		hfm_waits(h, r->comm, any_source(r->source), any_tag(r->tag), 0);
 	} else if (r != NULL && r->number > 0) {
 		hfm_waits(h, r->comm, r->source, r->tag, HFM_WAIT_SEND | HFM_WAIT_TAKEN);
+	} else if (r == NULL && sends_alone && names_sends() && b->handle == WORD(request)) {
+		hfm_add_wait(h, b->wait);
+	} else if (r != NULL && sends_alone && r->kind == HFM_PERSISTENT_SEND && r->active) {
+		hfm_waits(h, r->comm, r->source, r->tag, HFM_WAIT_SEND);
 	} else {
 		h.state->call_flags |= HFM_CALL_MORE;
 	}
 }
 
-/* blocks_in publishes a call that waits for requests. */
-static void blocks_in(enum hfm_call call, const struct hfm_request *r, unsigned flags) {
+/* blocks_in publishes a call that waits for a request. */
+static void blocks_in(enum hfm_call call, const struct hfm_request *r, MPI_Request request) {
 	const struct hfm_here h = hfm_here();
-	hfm_blocks(h, call, r != NULL ? r->comm : NULL, flags);
-	waits_of(h, r);
+	hfm_blocks(h, call, r != NULL ? r->comm : NULL, 0);
+	sends_lock();
+	waits_of(h, r, request, true);
+	sends_unlock();
 	hfm_wait_begins(h);
 }
 
@@ -282,13 +290,17 @@ static void drop(struct batch *b, const MPI_Status *statuses) {
 }
 
 /* blocks_on_all publishes a call that waits for one of the requests of a batch, or for all. */
-static void blocks_on_all(enum hfm_call call, const struct batch *b, unsigned flags) {
+static void blocks_on_all(enum hfm_call call, const struct batch *b, const MPI_Request requests[], unsigned flags) {
 	const struct hfm_here h = hfm_here();
-	hfm_blocks(h, call, NULL, flags);
-	for (int i = 0; b->known != NULL && i < b->n; i++) {
-		waits_of(h, b->known[i]);
+	const bool alone = b->known == NULL;
+	hfm_blocks(h, call, NULL, alone ? 0 : flags);
+	sends_lock();
+	for (int i = 0; i < b->n; i++) {
+		if (!alone || (requests[i] != MPI_REQUEST_NULL && !over_at_once(requests[i]))) {
+			waits_of(h, alone ? NULL : b->known[i], requests[i], alone);
+		}
 	}
-	h.state->call_flags |= b->known == NULL ? HFM_CALL_MORE : 0;
+	sends_unlock();
 	hfm_wait_begins(h);
 }
 
@@ -386,7 +398,7 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 	MPI_Status own, *st = r != NULL && status == MPI_STATUS_IGNORE ? &own : status;
 	int rc = MPI_SUCCESS, done = 0;
 	if (!flag && !over(r)) {
-		blocks_in(call, r, 0);
+		blocks_in(call, r, *request);
 	}
 	for (;;) {
 		if (over(r)) {
@@ -481,7 +493,7 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	bool any = look(&b, n, requests, statuses);
 	int rc, done;
 	if (!flag) {
-		blocks_on_all(call, &b, HFM_CALL_ALL);
+		blocks_on_all(call, &b, requests, HFM_CALL_ALL);
 	}
 	for (;;) {
 		rc = MPI_SUCCESS;
@@ -529,7 +541,7 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 	MPI_Status *st = any && status == MPI_STATUS_IGNORE ? &own : status;
 	int rc, first = first_over(&b), done = !flag;
 	if (!flag && first < 0) {
-		blocks_on_all(call, &b, 0);
+		blocks_on_all(call, &b, requests, 0);
 	}
 	for (;;) {
 		first = first_over(&b);
@@ -590,7 +602,7 @@ static int some_of(
 	bool any = look(&b, n, requests, statuses), ready = first_over(&b) >= 0;
 	int rc;
 	if (wait && !ready) {
-		blocks_on_all(call, &b, 0);
+		blocks_on_all(call, &b, requests, 0);
 	}
 	for (;;) {
 		ready = first_over(&b) >= 0;

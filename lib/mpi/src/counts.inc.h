@@ -68,6 +68,7 @@ SEND(Rsend, Irsend)
 			synchronous_begins(r);                                                                             \
 		} else {                                                                                               \
 			sent_one(c, dest, tag, sent, rc);                                                                  \
+			note_begun(*request, c, dest, tag);                                                                \
 		}                                                                                                      \
 		sends_unlock();                                                                                        \
 		hfm_leave();                                                                                           \

@@ -468,14 +468,17 @@ HFM_INLINE struct hfm_wait hfm_wait_for(const struct hfm_comm *c, int rank, int 
 	return (struct hfm_wait){ at, tag, c != NULL ? c->slot : -1, flags };
 }
 
-HFM_INLINE void hfm_waits(struct hfm_here h, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
-	if (c == NULL) {
-		return;
-	}
+HFM_INLINE void hfm_add_wait(struct hfm_here h, struct hfm_wait wait) {
 	if (h.state->waits_n < h.room) {
-		h.waits[h.state->waits_n++] = hfm_wait_for(c, rank, tag, flags);
+		h.waits[h.state->waits_n++] = wait;
 	} else {
 		h.state->call_flags |= HFM_CALL_MORE;
+	}
+}
+
+HFM_INLINE void hfm_waits(struct hfm_here h, const struct hfm_comm *c, int rank, int tag, unsigned flags) {
+	if (c != NULL) {
+		hfm_add_wait(h, hfm_wait_for(c, rank, tag, flags));
 	}
 }
 

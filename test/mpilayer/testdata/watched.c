@@ -1,6 +1,7 @@
 /* watched.c MODE [SECONDS] - a program without libholdfast, for holdfast run --watch. Modes: circle, all receive from
  * their left before they send; tag, a message waits that nobody asks for; late, rank 0 computes while the others wait;
- * leave, rank 0 comes to its end and rank 1 waits for it; healthy, messages go round and one is matched;
+ * leave, rank 0 comes to its end and rank 1 waits for it; send, sends and persistent, all wait until their right
+ * receives a large message, by one request, several, or a persistent one; healthy, messages go round and one is matched;
  * threads, as healthy with MPI_THREAD_MULTIPLE. */
 #include <mpi.h>
 #include <stdio.h>
@@ -43,6 +44,26 @@ static void go_round(double seconds) {
 	MPI_Wait(&own, MPI_STATUS_IGNORE);
 }
 
+/* send_first waits for its sends before it receives. */
+static void send_first(const char *mode, int right, int left) {
+	static char large[2][1 << 22];
+	MPI_Request sends[3] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL };
+	MPI_Status statuses[3];
+	if (strcmp(mode, "persistent") == 0) {
+		MPI_Send_init(large[0], sizeof large[0], MPI_CHAR, right, 7, MPI_COMM_WORLD, &sends[0]);
+		MPI_Start(&sends[0]);
+	} else {
+		MPI_Isend(large[0], sizeof large[0], MPI_CHAR, right, 7, MPI_COMM_WORLD, &sends[0]);
+	}
+	if (strcmp(mode, "sends") == 0) {
+		MPI_Isend(large[0], 1, MPI_CHAR, rank, 8, MPI_COMM_WORLD, &sends[2]);
+		MPI_Waitall(3, sends, statuses);
+	} else {
+		MPI_Wait(&sends[0], statuses);
+	}
+	MPI_Recv(large[1], sizeof large[1], MPI_CHAR, left, 7, MPI_COMM_WORLD, statuses);
+}
+
 int main(int argc, char **argv) {
 	const char *mode = argc > 1 ? argv[1] : "healthy";
 	const double seconds = argc > 2 ? atof(argv[2]) : 1;
@@ -64,6 +85,8 @@ int main(int argc, char **argv) {
 			}
 		}
 		MPI_Barrier(MPI_COMM_WORLD);
+	} else if (strncmp(mode, "send", 4) == 0 || strcmp(mode, "persistent") == 0) {
+		send_first(mode, right, left);
 	} else if (strcmp(mode, "leave") == 0) {
 		if (rank == 1) {
 			MPI_Recv(&x, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -352,7 +352,10 @@ func rankTable(st, before *job.Status, since time.Duration, each bool) [][]strin
 func doingText(r job.RankStatus) string {
 	var parts []string
 	if r.Call != "" {
-		parts = append(parts, r.Call+" on "+r.Comm)
+		parts = append(parts, r.Call)
+	}
+	if r.Comm != "" {
+		parts = append(parts, "on "+r.Comm)
 	}
 	if r.Waits != "" {
 		parts = append(parts, r.Waits)
