@@ -32,7 +32,7 @@ libraries: lib mpi $(if $(shell command -v $(CXX)),veloc) $(OPENCL) $(CUDA)
 
 build: libraries ## build tool and applications into bin/, the libraries into lib/
 	@mkdir -p $(BIN)
-	$(GO) build -o $(BIN)/ ./...
+	$(GO) build -o $(BIN)/ ./cmd/... ./apps/... ./examples/... ./test/demo
 	$(GO) -C bench build -o $(abspath $(BIN))/ ./...
 
 tool: ## build only the command holdfast into bin/
