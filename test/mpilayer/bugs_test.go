@@ -75,6 +75,8 @@ var allPlanted = []planted{
 	{"counts.inc.h", "blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);",
 		"if (!BUG(\"unsaid\")) blocks_on(HFM_Recv, c, any_source(source), any_tag(tag), 0);"},
 	{"drain.inc.h", "hfm_add_mail(c, m);", "(BUG(\"mail\") ? hfm_return_mail : hfm_add_mail)(c, m);"},
+	{"drain.inc.h", "(!at_point || !oldest(r))) {",
+		"(!at_point || !oldest(r) || (BUG(\"file\") && (r->counted = true)))) {"},
 	{"protect.inc.h", "base_in(k->array, k->offset,", "base_in(k->array, k->offset + (BUG(\"array\") ? 8 : 0),"},
 	{"types.inc.h", "add_number(t, (long long)v[2] * extent);",
 		"add_number(t, (long long)v[2] * (BUG(\"stride\") ? 1 : extent));"},

@@ -430,9 +430,10 @@ func TestRandomProgramsFindBugs(t *testing.T) {
 		{"mail", false},  // messages in the wrong order
 		{"array", true},  // a request writes elsewhere in its array
 		{"stride", true}, // one of elements is one of bytes
+		{"file", false},  // an operation on one is taken for complete; not daily, as programs hang by it
 	}
 	for i, bug := range bugs {
-		if !*allBugs && i != time.Now().YearDay()%len(bugs) {
+		if !*allBugs && i != time.Now().YearDay()%(len(bugs)-1) {
 			continue
 		}
 		t.Run(bug.name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 /* watched.c MODE [SECONDS] - a program without libholdfast, for holdfast run --watch. Modes: circle, all receive from
  * their left before they send; tag, a message waits that nobody asks for; late, rank 0 computes while the others wait;
  * leave, rank 0 comes to its end and rank 1 waits for it; send, sends and persistent, all wait until their right
- * receives a large message, by one request, several, or a persistent one; healthy, messages go round and one is matched;
+ * receives a large message by one request, several, or a persistent one; healthy, messages go round and one is matched;
  * threads, as healthy with MPI_THREAD_MULTIPLE. */
 #include <mpi.h>
 #include <stdio.h>
