@@ -22,6 +22,7 @@ cp scripts/site.css "$stage"
 cp -R --parents README.md CHANGELOG.md CONTRIBUTING.md LICENSE docs examples "$stage"
 cp --parents apps/README.md packaging/README.md "$stage"
 sed -i 's|(examples)|(https://github.com/holdfast-hpc/holdfast/tree/main/examples)|' "$stage/README.md"
+# shellcheck disable=SC2016 # fences of Markdown
 sed -i 's/^```hex.*/```text/; s/^```jsonevents/```json/' "$stage/docs/FORMAT.md" # the names are for its test
 
 # A manual page is the text of a page of its own. It links the others, by their first names.
