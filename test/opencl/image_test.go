@@ -60,6 +60,7 @@ func (l *lab) startImaged(criu, text, name string, args ...string) *imaged {
 	if err == nil {
 		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // its number is free once it has ended
 	}
+	l.t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }) // other tests' orphans are init's
 	if err == nil {
 		err = c.Start()
 	}
