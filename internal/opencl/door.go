@@ -131,8 +131,9 @@ func (s *Server) do(a Ask) (Answer, error) {
 		err = errors.New("it is not paused")
 	case a.Do == "pause" || a.Do == "image":
 		s.door.paused, err = s.hold(time.Duration(a.Wait * float64(time.Second)))
-		if err == nil {
-			s.door.since = time.Now()
+		s.door.since = time.Now()
+		if err == nil && a.Do == "pause" {
+			s.devices.close()
 			go s.watchPaused()
 		}
 	case a.Do == "resume":
@@ -151,27 +152,28 @@ func (s *Server) do(a Ask) (Answer, error) {
 
 // watchPaused ends the service of a program that ends while it is paused.
 func (s *Server) watchPaused() {
-	raw, err := s.control.SyscallConn()
-	if err != nil {
-		return
-	}
-	for gone := false; !gone; {
+	for gone := false; !gone; gone = s.gone(200) {
 		select {
 		case <-s.ended:
 			return
 		default:
 		}
-		err := raw.Control(func(fd uintptr) {
-			list := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-			n, err := unix.Poll(list, 200)
-			gone = err == nil && n > 0
-		})
-		if err != nil {
-			return
-		}
 	}
 	s.finish(nil)
 	s.goOn() // who waits at the gate finds that out
+}
+
+// gone reports whether the program has ended, and waits up to some milliseconds for that.
+func (s *Server) gone(ms int) (yes bool) {
+	raw, err := s.control.SyscallConn()
+	if err != nil {
+		return false // as below
+	}
+	_ = raw.Control(func(fd uintptr) { // it fails once the service has ended
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, ms)
+		yes = err == nil && n > 0
+	})
+	return yes
 }
 
 // resume has another process serve the program. After an error it is paused as before.

@@ -175,8 +175,8 @@ func (s *Server) queues() (list []*queue) {
 	return list
 }
 
-// hold pauses the program: its commands are complete, or wait for a user event; its objects are in memory, and on no
-// device. After an error it goes on.
+// hold pauses the program: its commands are complete, or wait for a user event; its objects are in memory, besides on
+// the devices. After an error it goes on.
 func (s *Server) hold(wait time.Duration) (*kept, error) {
 	if err := s.quiet(wait); err != nil {
 		return nil, err
@@ -186,7 +186,6 @@ func (s *Server) hold(wait time.Duration) (*kept, error) {
 		s.goOn()
 		return nil, err
 	}
-	s.devices.close()
 	return k, nil
 }
 

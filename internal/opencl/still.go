@@ -155,35 +155,29 @@ func (s *Still) free() {
 // filesAtOnce is how many descriptors one message has; the kernel takes 253.
 const filesAtOnce = 128
 
-// lend has the program stand still as long as a visitor wants; the door is held.
+// lend has the program stand still as long as a visitor wants; the door is held. Then it goes on with its devices.
 func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 	wait := time.Duration(a.Wait * float64(time.Second))
-	stopped := false
 	answer, err := s.do(a)
-	if err == nil {
-		if err = errors.Join(s.heard(wait), s.stop(wait)); err == nil {
-			stopped = true
-			err = s.serveFiles(c, asks, answer)
-		}
-	} else {
+	if err != nil {
 		_ = json.NewEncoder(c).Encode(Answer{State: answer.State, Error: err.Error()}) // who asked may have gone
 		return
 	}
-	if stopped {
+	if err = errors.Join(s.heard(wait), s.stop(wait)); err == nil {
+		err = s.serveFiles(c, asks, answer)
 		start(s.pid)
 	}
-	again := s.resume("")
-	answer = Answer{State: "running"}
-	if again != nil {
-		answer.State = "paused"
+	_ = s.door.paused.file.Close() // it was only read
+	s.door.paused = nil
+	if s.gone(0) {
+		s.finish(nil)
 	}
-	if err = errors.Join(err, again); err != nil {
+	s.goOn()
+	answer = Answer{State: "running"}
+	if err != nil {
 		answer.Error = err.Error()
 	}
 	_ = json.NewEncoder(c).Encode(answer) // as above
-	if again == nil {
-		s.opt.Leave()
-	}
 }
 
 // serveFiles gives the visitor the program's files, and returns when it wants the program to go on, or has gone.

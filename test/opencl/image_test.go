@@ -173,6 +173,8 @@ func TestImaged(t *testing.T) {
 		p := l.startCounting(criu, program)
 		for n := range *imageCount {
 			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+			p.mustImage(p.take()...) // it goes on
+			time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
 			p.mustImage(p.take("--kill")...)
 			if p.there() {
 				t.Fatalf("%s, seed %d, image %d: it has not ended", program, *pauseSeed, n)
@@ -207,6 +209,8 @@ func TestImagedAmongCalls(t *testing.T) {
 		}
 		p := l.startImaged(criu, "going", program, argument)
 		for range *imageCount {
+			time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
+			p.mustImage(p.take()...)
 			time.Sleep(time.Duration(r.IntN(60)) * time.Millisecond)
 			p.mustImage(p.take("--kill")...)
 			p.mustImage("--restore", "--device", platform)
