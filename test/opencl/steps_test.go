@@ -12,8 +12,8 @@ import (
 )
 
 // step is where a process is killed: before the n-th time that it makes a call of the system, of those that have the
-// path as an argument. strace knows the calls and sends the signal. Some runs make fewer calls than a step with a large n
-// needs: nothing is killed then.
+// path as an argument. strace knows the calls and sends the signal. Some runs make fewer calls than a step with a
+// large n needs: nothing is killed then.
 type step struct {
 	name   string
 	victim string // command, helper, CRIU; or the one is killed while CRIU is there
