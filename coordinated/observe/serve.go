@@ -17,7 +17,7 @@ import (
 // Answers are what commands get that ask for a directory.
 type Answers struct {
 	Job     string
-	Request func(stop, wait bool) error
+	Request func(ctx context.Context, stop, wait bool) error // ctx ends with the service
 	Status  func() *job.Status
 	Ranks   func() []job.RankStatus
 }
@@ -26,7 +26,7 @@ type Answers struct {
 // It refuses a directory whose job answers.
 func (j *Job) Serve(ctx context.Context, dir, iface string, log *slog.Logger) (stop func(), err error) {
 	return Serve(ctx, dir, iface, log, Answers{Job: "watched", Status: j.Status, Ranks: j.Ranks,
-		Request: func(bool, bool) error {
+		Request: func(context.Context, bool, bool) error {
 			return errors.New("the program takes no checkpoints: holdfast run --watch looks at it, and no more")
 		}})
 }
@@ -48,9 +48,10 @@ func Serve(ctx context.Context, dir, iface string, log *slog.Logger, a Answers) 
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
 	s, err := outside.Serve(ctx, outside.ServerOptions{Plane: p, Dir: dir, Job: a.Job, Node: node, Key: key,
-		Log: log, Go: serving.Go, Request: a.Request,
-		Status: func() (*job.Status, error) { return a.Status(), nil },
-		Ranks:  func() ([]job.RankStatus, error) { return a.Ranks(), nil }})
+		Log: log, Go: serving.Go,
+		Request: func(stop, wait bool) error { return a.Request(ctx, stop, wait) },
+		Status:  func() (*job.Status, error) { return a.Status(), nil },
+		Ranks:   func() ([]job.RankStatus, error) { return a.Ranks(), nil }})
 	if err != nil {
 		cancel()
 		return nil, errors.Join(err, p.Close())

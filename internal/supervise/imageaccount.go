@@ -39,6 +39,7 @@ const aliveEvery = 5 * time.Second
 // open begins the event log of a start. Without one the run goes on.
 func (a *account) open(ctx context.Context) error {
 	a.turn("starting")
+	a.log = nil // that of the start before is closed
 	dir := filepath.Join(a.dir, events.DirName)
 	runs, err := events.Runs(ctx, dir)
 	if err != nil {
@@ -163,10 +164,11 @@ func (m *images) request(ctx context.Context, stop, wait bool) error {
 		return errors.New("a program under holdfast run --image ends with its last image when that gets SIGTERM")
 	}
 	answer := make(chan error, 1)
+	ended := errors.New("the run has ended")
 	select {
 	case m.wanted <- answer:
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended
 	}
 	if !wait {
 		return nil
@@ -175,6 +177,6 @@ func (m *images) request(ctx context.Context, stop, wait bool) error {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return ended
 	}
 }

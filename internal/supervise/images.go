@@ -40,8 +40,7 @@ type images struct {
 	opt     *Images
 	signals []os.Signal     // that ask for an image
 	wanted  chan chan error // one is asked for; its error is wanted unless that is nil
-	host    string
-	untimed bool // the settings switch images by the clock off
+	untimed bool            // the settings switch images by the clock off
 	tell    account
 
 	busy    sync.Mutex // held while an image is taken
@@ -66,14 +65,14 @@ func (r *run) startImages(ctx context.Context) (m *images, stop func(), err erro
 	if err := os.Mkdir(m.opt.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, nil, err
 	}
-	if m.host, err = os.Hostname(); err != nil {
+	host, err := os.Hostname()
+	if err != nil {
 		return nil, nil, err
 	}
-	m.tell = account{dir: m.opt.Dir, name: filepath.Base(r.opt.Command[0]), host: m.host, timing: r.prog.Timing(),
+	m.tell = account{dir: m.opt.Dir, name: filepath.Base(r.opt.Command[0]), host: host, timing: r.prog.Timing(),
 		began: time.Now()}
 	stop, err = observe.Serve(ctx, m.opt.Dir, cmp.Or(r.opt.Interface, r.prog.Interface), slog.Default(),
-		observe.Answers{Job: "image of " + m.tell.name, Status: m.tell.status, Ranks: m.tell.ranks,
-			Request: func(stop, wait bool) error { return m.request(ctx, stop, wait) }})
+		observe.Answers{Job: "image of " + m.tell.name, Status: m.tell.status, Ranks: m.tell.ranks, Request: m.request})
 	return m, stop, err
 }
 
@@ -91,7 +90,7 @@ func (m *images) pause(cost time.Duration) (d time.Duration, by string) {
 
 // start starts the program from its newest image, or from its beginning if there is none.
 func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc *child.Process, err error) {
-	m.report = job.Report{Job: filepath.Base(cmd.Path), Nodes: []string{m.host}, Taken: m.taken(), Ready: true,
+	m.report = job.Report{Job: filepath.Base(cmd.Path), Nodes: []string{m.tell.host}, Taken: m.taken(), Ready: true,
 		Points: 1}
 	m.process = -1
 	if err := m.tell.open(ctx); err != nil {
