@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,19 +24,24 @@ var imageCount = flag.Int("images", 1, "images of each program at random moments
 // criuForTests finds a CRIU that works here: the one that scripts/setup.sh has built, or the one in PATH.
 func criuForTests(t *testing.T) string {
 	t.Helper()
+	path, err := workingCRIU()
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+var workingCRIU = sync.OnceValues(func() (path string, err error) {
 	here, err := os.UserCacheDir()
 	if here = filepath.Join(here, "holdfast-tests/criu/sbin/criu"); err != nil || !exists(here) {
 		here = ""
 	}
-	c, err := image.FindCRIU(t.Context(), here)
+	c, err := image.FindCRIU(context.Background(), here)
 	if err == nil {
-		err = c.Check(t.Context())
+		err = c.Check(context.Background())
 	}
-	if err != nil {
-		t.Skip(err)
-	}
-	return c.Path
-}
+	return c.Path, err
+})
 
 // imaged is a program whose output is in a file, so that it can go on there.
 type imaged struct {

@@ -103,17 +103,6 @@ func (p *imaged) kill(s *step, env []byte, args ...string) (text string, killed 
 	args = append([]string{"image", "--dir", p.dir, "--criu", p.criu}, append(args, strings.Fields(s.args)...)...)
 	saw := filepath.Join(p.l.dir, "saw")
 	_ = os.Remove(saw) // that of the step before
-	ended := func() bool { return false }
-	reached := func(text string) (yes bool) {
-		t.Helper()
-		p.await("the step is not reached", func() bool {
-			over := s.n > 1 && ended()
-			b, _ := os.ReadFile(saw) // strace may not have begun
-			yes = strings.Contains(string(b), text)
-			return yes || over
-		})
-		return yes
-	}
 	victim, there := strings.CutSuffix(s.victim, inCRIU)
 	signal := "SIGKILL"
 	if there {
@@ -148,13 +137,23 @@ func (p *imaged) kill(s *step, env []byte, args ...string) (text string, killed 
 		_ = c.Wait() // its state tells
 		close(waited)
 	}()
-	ended = func() bool {
+	ended := func() bool {
 		select {
 		case <-waited:
 			return find(t, env, "strace") == 0
 		default:
 			return false
 		}
+	}
+	reached := func(text string) (yes bool) {
+		t.Helper()
+		p.await("the step is not reached", func() bool {
+			over := s.n > 1 && ended()
+			b, _ := os.ReadFile(saw) // strace may not have begun
+			yes = strings.Contains(string(b), text)
+			return yes || over
+		})
+		return yes
 	}
 	if there && !reached("stopped by SIGSTOP") {
 		return said.String(), false
