@@ -1,6 +1,7 @@
 package mpilayer
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,8 +23,9 @@ import (
 
 var (
 	programs = flag.Int("programs", 12, "how many programs TestRandomPrograms restarts")
-	cuts     = flag.Int("cuts", 1, "how often each of them is cut")
-	atOnce   = flag.Int("at-once", 1, "how many of them run at once")
+	beside   = flag.Int("beside", 4, "how many of them one job has")
+	cuts     = flag.Int("cuts", 1, "how often each job is cut")
+	atOnce   = flag.Int("at-once", 1, "how many jobs run at once")
 	seed     = flag.Uint64("seed", 1, "seed of the first one")
 	allBugs  = flag.Bool("bugs", false, "plant all bugs of TestRandomProgramsFindBugs")
 )
@@ -55,7 +58,7 @@ func installed(t *testing.T) string {
 }
 
 // compile builds a program in C or C++ with the libraries in dir, for each MPI.
-func compile(t *testing.T, dir, source string) map[string]string {
+func compile(t *testing.T, dir, source string, flags ...string) map[string]string {
 	t.Helper()
 	standard, language := "-std=gnu11", "mpicc"
 	if filepath.Ext(source) == ".cpp" {
@@ -68,9 +71,10 @@ func compile(t *testing.T, dir, source string) map[string]string {
 		}
 		out[l.Name] = filepath.Join(t.TempDir(), l.Name)
 		compiler := strings.Replace(l.Compiler(), "mpicc", language, 1)
-		text, err := exec.Command(compiler, standard, "-pthread", "-O1", "-Wall", "-Wextra", "-Werror",
+		line := append(flags[:len(flags):len(flags)], standard, "-pthread", "-O1", "-Wall", "-Wextra", "-Werror",
 			"-Wno-error=cast-function-type", "-I../../lib", "-o", out[l.Name], source, "-L"+dir,
-			"-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast", "-Wl,-rpath,"+dir).CombinedOutput()
+			"-Wl,--no-as-needed", "-lholdfast-mpi", "-lholdfast", "-Wl,-rpath,"+dir)
+		text, err := exec.Command(compiler, line...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -327,28 +331,31 @@ func waitingSums(ranks, steps int) (lines []string) {
 }
 
 // TestRandomPrograms cuts programs that follow from a seed before random operations of random ranks, kills them, and
-// restarts them under the other MPI. They check each message, record of a file and cell of a window. One in three has
-// its requests protected, and one in three is in Fortran.
+// restarts them under the other MPI. They check each message, record of a file and cell of a window. One job in three
+// has its requests protected, and one in three is in Fortran.
 func TestRandomPrograms(t *testing.T) {
 	n := *programs
 	if testing.Short() {
 		n = min(n, 4)
 	}
 	dir := installed(t)
-	program := compile(t, dir, "testdata/random.c")
-	fortran := compileFortran(t, dir, "testdata/random_beside.f90", "testdata/random.f90")
+	r := newRandom(t, dir, *beside)
+	fortran := compileFortran(t, dir, "-shared", "-fPIC", "testdata/random_beside.f90", "testdata/random.f90")
 	var all sync.WaitGroup
 	var next, cut, restarts atomic.Int64
+	jobs := (n + *beside - 1) / *beside
 	for range *atOnce {
 		all.Go(func() {
-			for k := next.Add(1) - 1; k < int64(n) && !t.Failed(); k = next.Add(1) - 1 {
-				run, name, protect := program, "C", k%3 == 1
+			for k := next.Add(1) - 1; k < int64(jobs) && !t.Failed(); k = next.Add(1) - 1 {
+				mine, name := r, "C"
+				mine.protect = k%3 == 1
 				if k%3 == 2 && fortran != nil {
-					run, name = fortran, "Fortran"
+					mine.program, name = fortran, "Fortran"
 				}
-				restarted, err := randomProgram(t, dir, run, *seed+uint64(k), protect, *cuts)
+				first := *seed + uint64(k)*uint64(*beside)
+				restarted, err := mine.job(t, first, *cuts)
 				if err != nil {
-					t.Errorf("seed %d in %s, protected %t: %v", *seed+uint64(k), name, protect, err)
+					t.Errorf("seeds from %d in %s, protected %t: %v", first, name, mine.protect, err)
 				}
 				restarts.Add(int64(restarted))
 				cut.Add(int64(min(restarted, 1)))
@@ -356,15 +363,29 @@ func TestRandomPrograms(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d programs, %d of them cut, %d restarts", n, cut.Load(), restarts.Load())
-	if cut.Load() < int64(n/2) {
-		t.Errorf("of %d programs only %d were cut", n, cut.Load())
+	t.Logf("%d programs, %d of them cut, %d restarts of %d jobs", jobs**beside, int(cut.Load())**beside, restarts.Load(),
+		jobs)
+	if cut.Load() < int64(jobs/2) {
+		t.Errorf("of %d jobs only %d were cut", jobs, cut.Load())
 	}
 }
 
-// randomProgram runs one, with its requests protected or not, and returns how often it was restarted.
-func randomProgram(t *testing.T, dir string, program map[string]string, seed uint64, protect bool, cuts int) (
-	restarts int, err error) {
+// A random is what jobs of random programs are started with: the driver, and the library that it runs several times.
+type random struct {
+	dir             string
+	driver, program map[string]string
+	beside          int
+	protect         bool // their requests
+}
+
+func newRandom(t *testing.T, dir string, beside int) random {
+	t.Helper()
+	return random{dir: dir, driver: compile(t, dir, "testdata/side_by_side.c"),
+		program: compile(t, dir, "testdata/random.c", "-shared", "-fPIC"), beside: beside}
+}
+
+// job runs programs with seeds from one on side by side, and returns how often it was restarted.
+func (r random) job(t *testing.T, seed uint64, cuts int) (restarts int, err error) {
 	t.Helper()
 	const steps = 30
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -380,23 +401,33 @@ func randomProgram(t *testing.T, dir string, program map[string]string, seed uin
 	var said strings.Builder
 	for i := range cuts + 1 {
 		l, line := both[(first+i)%2], []string{"env"}
-		if protect {
+		if r.protect {
 			line = append(line, "PROTECT=1")
 		}
 		if i < cuts {
 			line = append(line, fmt.Sprintf("CUT=%d:%d", rng.IntN(ranks), parts[i]))
 		}
-		out, err := start(t, l, dir, checkpoints, ranks, append(line, program[l.Name], fmt.Sprint(seed),
-			fmt.Sprint(steps), files)...)
+		out, err := start(t, l, r.dir, checkpoints, ranks, append(line, r.driver[l.Name], r.program[l.Name],
+			fmt.Sprint(seed), fmt.Sprint(r.beside), fmt.Sprint(steps), files)...)
 		fmt.Fprintf(&said, "%d ranks, %s, %v: %v\n%s", ranks, l.Title, line, err, out)
+		if i > 0 && strings.Contains(out, "this is a first start") {
+			break // a rank kills itself when the checkpoint is durable
+		}
 		if err == nil && strings.Count(out, ": right,") == ranks {
 			return i, nil
 		}
-		if !strings.Contains(out, "holdfast: committed") || strings.Contains(out, ": operation ") {
+		if !killed(err) || strings.Contains(out, ": operation ") {
 			break
 		}
 	}
 	return 0, fmt.Errorf("no right end:\n%s", said.String())
+}
+
+// killed reports whether a launcher ended as its ranks did, by SIGKILL.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && (exit.ExitCode() == int(syscall.SIGKILL) ||
+		exit.ExitCode() == 128+int(syscall.SIGKILL))
 }
 
 // TestMessageBehindReceived: a receive that had got its message at a checkpoint gets the same again under the other
@@ -422,7 +453,7 @@ func TestMessageBehindReceived(t *testing.T) {
 // planted; with -bugs all are.
 func TestRandomProgramsFindBugs(t *testing.T) {
 	broken := withBugs(t)
-	program := compile(t, broken, "testdata/random.c")
+	r := newRandom(t, broken, 4)
 	bugs := []struct {
 		name    string
 		protect bool
@@ -438,13 +469,14 @@ func TestRandomProgramsFindBugs(t *testing.T) {
 		}
 		t.Run(bug.name, func(t *testing.T) {
 			t.Setenv("BUG", bug.name)
-			for k := range uint64(400) { // how many it takes is up to the scheduler
-				_, err := randomProgram(t, broken, program, k, bug.protect, 1)
+			r.protect = bug.protect
+			for k := range uint64(100) { // how many it takes is up to the scheduler
+				_, err := r.job(t, 4*k, 1)
 				if err != nil && !strings.Contains(err.Error(), ": operation ") {
 					t.Fatal(err)
 				}
 				if err != nil {
-					t.Logf("found by seed %d", k)
+					t.Logf("found by job %d", k)
 					return
 				}
 			}

@@ -1,10 +1,9 @@
-/* random.c SEED STEPS DIRECTORY - messages, communicators, collectives, files and windows that follow from the seed
- * alone: every rank works out the list of all, does its part, and checks what it gets. Points lie anywhere between. A
- * rank whose environment has CUT=RANK:N asks for a final checkpoint before the operation that has N thousandths of its
- * operations before it; all ranks kill themselves behind it. Started again it goes on from there. At the end each rank
- * says whether it has got all messages, each once and in order. With PROTECT in the environment the requests of the
- * receives, sends and files are protected, and the receives have derived types: the restarted program does not post
- * them again. */
+/* random.c - a program of which side_by_side.c runs some in a job: messages, communicators, collectives, files and
+ * windows that follow from the seed alone. Every rank works out the list of all, does its part, and checks what it
+ * gets. Points lie anywhere between; all ranks kill themselves behind a final checkpoint. Started again the program
+ * goes on from there. At the end each rank says whether it has got all messages, each once and in order. With PROTECT
+ * in the environment the requests of the receives, sends and files are protected, and the receives have derived types:
+ * the restarted program does not post them again. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 
 #include "holdfast_mpi.h"
 
-enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8, SPREAD = 6, SHAPES = 6 };
+enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8, SPREAD = 6, SHAPES = 6, STEPS = 100 };
 enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE };
 enum { START = FREE + 1, END, FENCE, WRITE_ROW, WAIT_ROW, READ_ROW, CHECK_ROW };
 enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SEND_KINDS };
@@ -32,13 +31,13 @@ struct operation {
 
 static struct message m[MOST];
 static struct operation ops[4 * MOST];
-static int messages, operations, rank, size, restored, protect, late, large = LARGE, slots,
-	how_third;
+static int messages, operations, until[STEPS], rank, size, restored, protect, late, large = LARGE, slots, how_third;
 static MPI_Comm comms[COMMS];
 static int born[COMMS] = { 0, 0, 0, 0, 0 }, gone[COMMS];
 static MPI_Datatype pair, gaps, shapes[SHAPES];
 static double *pool; /* of the slots that protected requests have their buffers in */
-static uint64_t state, sum;
+static uint64_t seed, state, sum;
+static int number; /* among those side by side */
 static int32_t pc, last[RANKS * COMMS * TAGS];
 
 static uint64_t next(void) {
@@ -51,7 +50,8 @@ static uint64_t next(void) {
 static int below(int n) { return (int)(next() % (uint64_t)n); }
 
 static _Noreturn void fail(const char *what, int k) {
-	printf("rank %d: operation %d, message %d: %s (%s)\n", rank, pc, k, what, hf_error());
+	printf("rank %d: operation %d of seed %llu, message %d: %s (%s)\n", rank, pc, (unsigned long long)seed, k, what,
+		hf_error());
 	fflush(stdout);
 	_exit(1); /* after MPI_Abort MPICH's launcher may end before it has passed this on */
 }
@@ -61,9 +61,22 @@ static int in_comm(int comm, int world) {
 	return comm == 2 || comm == 3 ? (size - 1 - world) / 2 : world;
 }
 
+/* name returns one that no program beside this one has. */
+static const char *name(const char *what, int k) {
+	static char text[48];
+	snprintf(text, sizeof text, "%d %s %d", number, what, k);
+	return text;
+}
+
+static void keep(const char *what, void *at, size_t count, hf_type type) {
+	if (hf_protect(name(what, 0), at, count, type) != HF_OK) {
+		fail("hf_protect", 0);
+	}
+}
+
 static int is_wild(int comm, int tag) { return comm == 4 || tag == 3; }
 
-static void plan(uint64_t seed, int steps) {
+static void plan(int steps) {
 	int recv_at[RANKS][COMMS][TAGS], post_at[RANKS][COMMS][TAGS];
 	memset(recv_at, 0, sizeof recv_at);
 	memset(post_at, 0, sizeof post_at);
@@ -165,6 +178,7 @@ static void list(int steps) {
 				add(FREE, c);
 			}
 		}
+		until[s] = operations;
 	}
 }
 
@@ -186,25 +200,22 @@ static void give_slots(void) {
 		}
 	}
 	pool = calloc((size_t)slots * SPREAD * (size_t)large + 1, sizeof *pool);
-	if (hf_protect("pool", pool, (size_t)slots * SPREAD * (size_t)large, HF_DOUBLE) != HF_OK) {
-		fail("hf_protect", 0);
-	}
+	keep("pool", pool, (size_t)slots * SPREAD * (size_t)large, HF_DOUBLE);
 }
 
 static double *slot_at(int slot) { return pool + (size_t)slot * SPREAD * (size_t)large; }
 
 static void name_request(const struct message *x, int posted) {
-	char name[32];
-	snprintf(name, sizeof name, "%s %d", posted ? "posted" : "sent", (int)(x - m));
-	if (protect && hf_protect_request(name, (MPI_Request *)(posted ? &x->posted : &x->sent)) != HF_OK) {
-		fail("hf_protect_request", (int)(x - m));
+	const int k = (int)(x - m);
+	if (protect &&
+		hf_protect_request(name(posted ? "posted" : "sent", k), (MPI_Request *)(posted ? &x->posted : &x->sent)) !=
+			HF_OK) {
+		fail("hf_protect_request", k);
 	}
 }
 
 static void forget_request(const struct message *x, int posted) {
-	char name[32];
-	snprintf(name, sizeof name, "%s %d", posted ? "posted" : "sent", (int)(x - m));
-	if (protect && hf_unprotect(name) != HF_OK) {
+	if (protect && hf_unprotect(name(posted ? "posted" : "sent", (int)(x - m))) != HF_OK) {
 		fail("hf_unprotect", (int)(x - m));
 	}
 }
@@ -503,29 +514,19 @@ static void redo(void) {
 	}
 }
 
-int main(int argc, char **argv) {
-	const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	const int steps = argc > 2 ? atoi(argv[2]) : 12;
-	int cut_rank = -1, cut_at = 0;
-	static char room[1 << 20];
-	void *at;
-	int n;
-
-	MPI_Init(&argc, &argv);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	MPI_Buffer_attach(room, sizeof room);
-	comms[0] = MPI_COMM_WORLD;
-	MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+int random_begin(int world, uint64_t of_seed, int steps, const char *dir, int of_number) {
+	comms[0] = MPI_Comm_f2c(world);
+	seed = of_seed;
+	number = of_number;
+	MPI_Comm_rank(comms[0], &rank);
+	MPI_Comm_size(comms[0], &size);
+	MPI_Comm_dup(comms[0], &comms[1]);
 	MPI_Comm_split(comms[1], rank % 2, -rank, &comms[2]);
 	MPI_Type_contiguous(2, MPI_DOUBLE, &pair);
 	MPI_Type_vector(2, 1, 2, MPI_DOUBLE, &gaps);
 	MPI_Type_create_resized(gaps, 0, 4 * sizeof(double), &gaps);
 	MPI_Type_commit(&pair);
 	MPI_Type_commit(&gaps);
-	if (getenv("CUT") != NULL) {
-		sscanf(getenv("CUT"), "%d:%d", &cut_rank, &cut_at);
-	}
 	protect = getenv("PROTECT") != NULL;
 	late = protect && seed % 3 == 0;
 	how_third = (int)(seed / 2 % 3);
@@ -533,15 +534,17 @@ int main(int argc, char **argv) {
 		large = LARGE / 10;
 	}
 	make_shapes();
-	plan(seed, steps);
+	plan(steps);
 	plan_beside(steps);
 	list(steps);
-	open_beside(argc > 3 ? argv[3] : ".", seed % 4 < 2);
-	if (hf_init_mpi(MPI_COMM_WORLD) != HF_OK || hf_protect("sum", &sum, 1, HF_UINT64) != HF_OK ||
-		hf_protect("pc", &pc, 1, HF_INT32) != HF_OK ||
-		hf_protect("last", last, sizeof last / sizeof *last, HF_INT32) != HF_OK) {
-		fail("begin", 0);
-	}
+	open_beside(dir, seed % 4 < 2);
+	return operations;
+}
+
+void random_protect(void) {
+	keep("sum", &sum, 1, HF_UINT64);
+	keep("pc", &pc, 1, HF_INT32);
+	keep("last", last, sizeof last / sizeof *last, HF_INT32);
 	protect_beside();
 	if (protect) {
 		give_slots();
@@ -553,22 +556,19 @@ int main(int argc, char **argv) {
 			name_task(ops[i].what == START ? &t[ops[i].k] : NULL);
 		}
 	}
-	restored = hf_restore();
-	if (restored < 0) {
-		fail("hf_restore", 0);
-	}
+}
+
+int random_resume(int was_restored) {
+	restored = was_restored;
 	MPI_Barrier(comms[1]); /* all have their windows' contents */
 	MPI_Win_lock_all(0, windows[OF_ALL]);
 	redo();
-	const int began = pc;
-	cut_at = (int)((long)cut_at * operations / 1000);
-	for (; pc < operations; pc++) {
-		if (rank == cut_rank && pc == cut_at && hf_request(1) != HF_OK) {
-			fail("hf_request", 0);
-		}
-		if (rank == cut_rank && pc > cut_at && began <= cut_at) {
-			usleep(1000); /* the daemon has time to hear of it */
-		}
+	return pc;
+}
+
+void random_step(int step, void (*before)(void)) {
+	for (; pc < until[step]; pc++) {
+		before();
 		state = seed * 77 + (uint64_t)(rank * 100000 + pc) * 0x9e3779b97f4a7c15u + 1;
 		if (below(3) == 0) {
 			const int code = hf_point();
@@ -581,20 +581,19 @@ int main(int argc, char **argv) {
 		}
 		run(&ops[pc]);
 	}
-	check_beside();
+}
+
+void random_check(void) {
 	uint64_t want = 0;
+	check_beside();
 	for (int k = 0; k < messages; k++) {
 		if (m[k].to == rank) {
 			want += (uint64_t)(k + 1) * 0x9e3779b97f4a7c15u >> 7;
 		}
 	}
-	printf("rank %d of %d: %s, %d messages, %d operations, began at %d\n", rank, size, sum == want ? "right" : "WRONG",
-		messages, operations, restored);
-	if (hf_finalize() != HF_OK) {
-		fail("hf_finalize", 0);
+	if (sum != want) {
+		fail("the sum of all", 0);
 	}
-	close_beside();
-	MPI_Buffer_detach(&at, &n);
-	MPI_Finalize();
-	return 0;
 }
+
+void random_close(void) { close_beside(); }

@@ -1,6 +1,7 @@
-! random.f90: random.c in Fortran, with the same operations for a seed; it protects no requests. usage: random SEED
-! STEPS DIRECTORY
+! random.f90: random.c in Fortran, with the same operations for a seed; it protects no requests.
 module model
+  use, intrinsic :: iso_c_binding, only: c_char, c_int, c_int64_t, c_null_char
+  use holdfast
   use mpi_f08
   use base
   use beside
@@ -18,7 +19,7 @@ module model
 
   type(message), target :: m(0:most - 1)
   integer :: messages = 0, how_third
-  integer :: born(0:comms_n - 1) = 0, gone(0:comms_n - 1)
+  integer :: born(0:comms_n - 1) = 0, gone(0:comms_n - 1), until(0:99)
   type(MPI_Datatype) :: pair, gaps
   integer(int64), target :: total = 0
   integer(int32), target :: last(0:most_ranks * comms_n * tags_n - 1) = 0
@@ -40,8 +41,7 @@ contains
     is_wild = comm == 4 .or. tag == 3
   end function
 
-  subroutine plan(seed, steps)
-    integer(int64), intent(in) :: seed
+  subroutine plan(steps)
     integer, intent(in) :: steps
     integer, dimension(0:most_ranks - 1, 0:comms_n - 1, 0:tags_n - 1) :: recv_at, post_at
     integer :: s, n, tag
@@ -123,6 +123,7 @@ contains
       do c = 3, comms_n - 1
         if (gone(c) == s) call add(free, c)
       end do
+      until(s) = operations
     end do
   end subroutine
 
@@ -365,108 +366,112 @@ contains
       if (ops(i)%what == post) call post_it(ops(i)%k)
     end do
   end subroutine
+  ! The name of an array that no program beside this one has.
+  function name(what)
+    character(*), intent(in) :: what
+    character(:), allocatable :: name
+    character(12) :: digits
+
+    write (digits, "(i0)") number
+    name = trim(digits) // " " // what
+  end function
+
+  integer(c_int) function random_begin(world, of_seed, steps, dir, of_number) bind(C) result(n)
+    integer(c_int), value :: world, steps, of_number
+    integer(c_int64_t), value :: of_seed
+    character(kind=c_char), intent(in) :: dir(*)
+    character(:), allocatable :: path
+    type(MPI_Datatype) :: some
+    integer :: i
+
+    comms(0)%MPI_VAL = world
+    seed = of_seed
+    number = of_number
+    call MPI_Comm_rank(comms(0), rank)
+    call MPI_Comm_size(comms(0), ranks)
+    call MPI_Comm_dup(comms(0), comms(1))
+    call MPI_Comm_split(comms(1), mod(rank, 2), -rank, comms(2))
+    call MPI_Type_contiguous(2, MPI_DOUBLE_PRECISION, pair)
+    call MPI_Type_vector(2, 1, 2, MPI_DOUBLE_PRECISION, some)
+    call MPI_Type_create_resized(some, 0_MPI_ADDRESS_KIND, 32_MPI_ADDRESS_KIND, gaps)
+    call MPI_Type_commit(pair)
+    call MPI_Type_commit(gaps)
+    how_third = int(mod(seed / 2, 3_int64))
+    call plan(int(steps))
+    call plan_beside(int(steps))
+    call list(int(steps))
+    path = ""
+    i = 1
+    do while (dir(i) /= c_null_char)
+      path = path // dir(i)
+      i = i + 1
+    end do
+    call open_beside(path, mod(seed, 4_int64) < 2)
+    n = operations
+  end function
+
+  subroutine random_protect() bind(C)
+    call hf_protect(name("sum"), total)
+    call hf_protect(name("pc"), pc)
+    call hf_protect(name("last"), last)
+    call hf_protect(name("cells"), cells(of_all)%of)
+    call hf_protect(name("fenced"), cells(of_fences)%of)
+    call hf_protect(name("locked"), cells(of_locks)%of)
+    call hf_protect(name("gained"), gained)
+    call hf_protect(name("row"), row)
+  end subroutine
+
+  integer(c_int) function random_resume(was_restored) bind(C) result(n)
+    integer(c_int), value :: was_restored
+
+    restored = was_restored /= 0
+    call MPI_Barrier(comms(1)) ! all have their windows' contents
+    call MPI_Win_lock_all(0, windows(of_all))
+    call redo()
+    n = pc
+  end function
+
+  subroutine random_step(step, before) bind(C)
+    interface
+      subroutine before() bind(C)
+      end subroutine
+      integer(c_int) function raise(signal) bind(C)
+        import :: c_int
+        integer(c_int), value :: signal
+      end function
+    end interface
+    integer(c_int), value :: step
+    integer(c_int), parameter :: sigkill = 9
+    integer :: status
+    character(200) :: why
+    logical :: stop_now
+
+    do while (pc < until(step))
+      call before()
+      state = seed * 77 + int(rank * 100000 + pc, int64) * (-7046029254386353131_int64) + 1
+      if (below(3) == 0) then
+        call hf_point(stop_now, status, why)
+        if (stop_now) status = raise(sigkill)
+        if (status < 0) call fail(trim(why), 0)
+      end if
+      call run(ops(pc))
+      pc = pc + 1
+    end do
+  end subroutine
+
+  subroutine random_check() bind(C)
+    integer(int64) :: want
+    integer :: k
+
+    call check_beside()
+    want = 0
+    do k = 0, messages - 1
+      if (m(k)%to == rank) want = want + worth(k)
+    end do
+    if (total /= want) call fail("the sum of all", 0)
+  end subroutine
+
+  subroutine random_close() bind(C)
+    call close_beside()
+  end subroutine
 end module
-
-program random
-  use, intrinsic :: iso_c_binding, only: c_int, c_ptr
-  use holdfast
-  use holdfast_mpi
-  use model
-  implicit none
-
-  interface
-    integer(c_int) function raise(signal) bind(C, name="raise")
-      import :: c_int
-      integer(c_int), value :: signal
-    end function
-    integer(c_int) function usleep(microseconds) bind(C, name="usleep")
-      import :: c_int
-      integer(c_int), value :: microseconds
-    end function
-  end interface
-
-  integer(c_int), parameter :: sigkill = 9
-  integer(int64) :: seed, want
-  integer :: steps, cut_rank, cut_at, status, began, k, n, colon
-  character(64) :: word
-  character(200) :: why
-  character(4096) :: path
-  character, target, save :: room(1048576)
-  type(MPI_Datatype) :: some
-  type(c_ptr) :: at
-  logical :: stop_now
-
-  call get_command_argument(1, word)
-  read (word, *) seed
-  call get_command_argument(2, word)
-  read (word, *) steps
-  cut_rank = -1
-  cut_at = 0
-  call get_environment_variable("CUT", word, status=status)
-  colon = index(word, ":")
-  if (status == 0 .and. colon > 0) read (word(:colon - 1), *) cut_rank
-  if (status == 0 .and. colon > 0) read (word(colon + 1:), *) cut_at
-  call MPI_Init()
-  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
-  call MPI_Comm_size(MPI_COMM_WORLD, ranks)
-  call MPI_Buffer_attach(room, size(room))
-  comms(0) = MPI_COMM_WORLD
-  call MPI_Comm_dup(MPI_COMM_WORLD, comms(1))
-  call MPI_Comm_split(comms(1), mod(rank, 2), -rank, comms(2))
-  call MPI_Type_contiguous(2, MPI_DOUBLE_PRECISION, pair)
-  call MPI_Type_vector(2, 1, 2, MPI_DOUBLE_PRECISION, some)
-  call MPI_Type_create_resized(some, 0_MPI_ADDRESS_KIND, 32_MPI_ADDRESS_KIND, gaps)
-  call MPI_Type_commit(pair)
-  call MPI_Type_commit(gaps)
-  how_third = int(mod(seed / 2, 3_int64))
-  call plan(seed, steps)
-  call plan_beside(steps)
-  call list(steps)
-  call get_command_argument(3, path)
-  call open_beside(trim(path), mod(seed, 4_int64) < 2)
-  call hf_init_mpi(MPI_COMM_WORLD)
-  call hf_protect("sum", total)
-  call hf_protect("pc", pc)
-  call hf_protect("last", last)
-  call hf_protect("cells", cells(of_all)%of)
-  call hf_protect("fenced", cells(of_fences)%of)
-  call hf_protect("locked", cells(of_locks)%of)
-  call hf_protect("gained", gained)
-  call hf_protect("row", row)
-  call hf_restore(restored)
-  began = pc
-  call MPI_Barrier(comms(1)) ! all have their windows' contents
-  call MPI_Win_lock_all(0, windows(of_all))
-  call redo()
-  cut_at = int(int(cut_at, int64) * operations / 1000)
-  do while (pc < operations)
-    if (rank == cut_rank .and. pc == cut_at) call hf_request(.true.)
-    ! The daemon has time to hear of it.
-    if (rank == cut_rank .and. pc > cut_at .and. began <= cut_at) status = usleep(1000)
-    state = seed * 77 + int(rank * 100000 + pc, int64) * (-7046029254386353131_int64) + 1
-    if (below(3) == 0) then
-      call hf_point(stop_now, status, why)
-      if (stop_now) status = raise(sigkill)
-      if (status < 0) call fail(trim(why), 0)
-    end if
-    call run(ops(pc))
-    pc = pc + 1
-  end do
-  call check_beside()
-  want = 0
-  do k = 0, messages - 1
-    if (m(k)%to == rank) want = want + worth(k)
-  end do
-  if (total == want) then
-    word = "right"
-  else
-    word = "WRONG"
-  end if
-  write (output_unit, "(a, i0, a, i0, 3a, i0, a, i0, a, i0)") "rank ", rank, " of ", ranks, ": ", trim(word), ", ", &
-    messages, " messages, ", operations, " operations, began at ", began
-  flush (output_unit)
-  call hf_finalize()
-  call close_beside()
-  call MPI_Buffer_detach(at, n)
-  call MPI_Finalize()
-end program

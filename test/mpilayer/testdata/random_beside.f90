@@ -13,9 +13,9 @@ module base
   end type
 
   type(operation) :: ops(0:4 * most - 1)
-  integer :: operations = 0, rank, ranks
+  integer :: operations = 0, rank, ranks, number
   type(MPI_Comm) :: comms(0:comms_n - 1)
-  integer(int64) :: state
+  integer(int64) :: seed, state
   integer(int32), target :: pc = 0
 
 contains
@@ -33,7 +33,8 @@ contains
     character(*), intent(in) :: what
     integer, intent(in) :: k
 
-    write (output_unit, "(a, i0, a, i0, a, i0, 2a)") "rank ", rank, ": operation ", pc, ", message ", k, ": ", what
+    write (output_unit, "(a, i0, a, i0, a, i0, a, i0, 2a)") "rank ", rank, ": operation ", pc, " of seed ", seed, &
+      ", message ", k, ": ", what
     flush (output_unit)
     call MPI_Abort(MPI_COMM_WORLD, 1)
   end subroutine

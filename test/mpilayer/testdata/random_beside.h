@@ -112,23 +112,17 @@ static void open_beside(const char *dir, int allocate) {
 }
 
 static void protect_beside(void) {
-	if (hf_protect("cells", cells[OF_ALL], CELLS, HF_DOUBLE) != HF_OK ||
-		hf_protect("fenced", cells[OF_FENCES], CELLS, HF_DOUBLE) != HF_OK ||
-		hf_protect("locked", cells[OF_LOCKS], CELLS, HF_DOUBLE) != HF_OK ||
-		hf_protect("gained", gained, (size_t)come, HF_DOUBLE) != HF_OK ||
-		hf_protect("row", row, (size_t)size * BLOCK, HF_DOUBLE) != HF_OK) {
-		fail("hf_protect", 0);
-	}
+	keep("cells", cells[OF_ALL], CELLS, HF_DOUBLE);
+	keep("fenced", cells[OF_FENCES], CELLS, HF_DOUBLE);
+	keep("locked", cells[OF_LOCKS], CELLS, HF_DOUBLE);
+	keep("gained", gained, (size_t)come, HF_DOUBLE);
+	keep("row", row, (size_t)size * BLOCK, HF_DOUBLE);
 }
 
 static int of_file(const struct task *x) { return x->kind == WRITE || x->kind == READ; }
 
 /* name_task protects the request of a task, or that of the row where x is NULL; forget_task ends that. */
-static const char *task_name(const struct task *x) {
-	static char name[32];
-	snprintf(name, sizeof name, "task %d", x != NULL ? (int)(x - t) : -1);
-	return name;
-}
+static const char *task_name(const struct task *x) { return name("task", x != NULL ? (int)(x - t) : -1); }
 
 static void name_task(struct task *x) {
 	if (protect && (x == NULL || of_file(x)) &&
