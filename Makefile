@@ -201,8 +201,8 @@ test-slurm:
 # Each test runs once, whole, without the race detector. A tenth of the packages that the detector is of use for run
 # besides with it and with invariants, -short: the commit says which tenth; make race runs all of them. NO_RACE has the
 # others: the package starts programs that were built without the detector, or does one thing at a time
-# (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). staticcheck sees a tenth too, and make lint has all of
-# them; the rest of lint is whole, go vet too. sort has the packages that take longest come first. Programs are
+# (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). staticcheck sees a tenth too, and make lint has
+# all; the rest of lint is whole, go vet too. sort has the packages that take longest come first. Programs are
 # compiled (BARE) and linked without what debuggers alone read: that takes an eighth of the time of the compiler and
 # half of that of the linker.
 BARE = -gcflags=all=-dwarf=false
