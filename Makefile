@@ -208,7 +208,7 @@ test-slurm:
 BARE = -gcflags=all=-dwarf=false
 TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
 NO_RACE = $(JOBS)|$(PROGRAMS)|$(SEQUENTIAL)|cmd/holdfast|coordinated/cut
-JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|remote|slurm|veloc|yield)
+JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|readme|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
 SEQUENTIAL = $(subst $(space),|,$(filter-out $(call folders,^[[:space:]]+go |"sync|"unsafe"|errgroup|\.Parallel|\.Go[^a-z],*.go),\
 	$(call folders,^func (Test|Fuzz),*_test.go)))
