@@ -57,7 +57,7 @@ func Chart(rows []Row) []byte {
 
 func (r *Row) label() string { return r.Case + ": " + r.Metric }
 
-// ends are the smallest and the largest ratio of the runs.
+// ends returns the smallest and the largest ratio of the runs.
 func (r *Row) ends() (low, high float64) {
 	if r.Min == nil || r.Max == nil || *r.Min <= 0 {
 		return *r.Ratio, *r.Ratio

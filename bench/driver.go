@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Library is the directory of a library that make build or make install makes, where the user says, otherwise where it
-// belongs beside this executable. It is an error if the file is not there.
+// Library returns the directory of a library that make build or make install makes, where the user says, otherwise
+// where it belongs beside this executable. It is an error if the file is not there.
 func Library(dir, file string) (string, error) {
 	if dir == "" {
 		self, err := os.Executable()
@@ -55,7 +55,7 @@ func CompileC(ctx context.Context, dir string, source []byte, compilers []string
 	return "", fmt.Errorf("%w: install %s", ErrNoCompiler, strings.Join(compilers, " or "))
 }
 
-// firstError is the first line of a compiler that says what is wrong.
+// firstError returns a compiler's first line with an error.
 func firstError(text string) string {
 	for l := range strings.Lines(text) {
 		if strings.Contains(l, "error") || strings.Contains(l, "undefined") || strings.Contains(l, "cannot find") {
@@ -65,7 +65,7 @@ func firstError(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// Holdfast is a command of the program holdfast: beside this executable, otherwise in PATH.
+// Holdfast returns a command of the program holdfast: beside this executable, otherwise in PATH.
 func Holdfast(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	own, err := os.Executable()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// Figures are what a process has measured and printed: samples by name, and texts.
+// Figures are a process's printed measurements: samples by name, and texts.
 type Figures struct {
 	Set
 	Names []string // of samples, in the order in which they came
@@ -35,8 +35,8 @@ func Print(w io.Writer, name string, samples ...float64) error {
 	return nil
 }
 
-// ReadFigures reads what a process has printed, of which other lines are those of libraries. It is an error if a
-// figure that is wanted is missing.
+// ReadFigures reads a process's output, in which other lines are those of libraries. It is an error if a figure that is
+// wanted is missing.
 func ReadFigures(out string, want ...string) (Figures, error) {
 	f := Figures{Set: Set{}, Texts: map[string]string{}}
 	for line := range strings.Lines(out) {
@@ -106,7 +106,7 @@ func newProcess(in io.WriteCloser, out io.Reader) *Process {
 	return &Process{in: in, enc: json.NewEncoder(in), dec: json.NewDecoder(out)}
 }
 
-// Do tells the process what to do and waits for its answer. Reply is a pointer.
+// Do gives the process a command and waits for its answer. Reply is a pointer.
 func (p *Process) Do(command, reply any) error {
 	if err := p.enc.Encode(command); err != nil {
 		return err
@@ -149,7 +149,7 @@ type Server struct {
 	said  said
 }
 
-// said is what a server has written to standard error.
+// said is a server's standard error.
 type said struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer
@@ -190,7 +190,7 @@ func Serve(cmd *exec.Cmd, ready func(line string) bool) (*Server, error) {
 	}
 }
 
-// Said is what the server has written to standard error.
+// Said returns the server's standard error.
 func (s *Server) Said() string {
 	s.said.mu.Lock()
 	defer s.said.mu.Unlock()

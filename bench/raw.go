@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// rawBlock is what WriteSync and ReadInto move in one call.
+// rawBlock is the number of bytes that WriteSync and ReadInto move in one call.
 const rawBlock = 4 << 20
 
 // WriteSync writes a file and calls fsync: the least that durable bytes cost without O_DIRECT.

@@ -28,7 +28,7 @@ type Row struct {
 // Samples are the measurements of one metric, one per run.
 type Samples []float64
 
-// Median is the middle value; of two the mean.
+// Median returns the middle value; of two the mean.
 func (s Samples) Median() float64 {
 	if len(s) == 0 {
 		return 0
@@ -39,7 +39,7 @@ func (s Samples) Median() float64 {
 	return (t[(n-1)/2] + t[n/2]) / 2
 }
 
-// Spread is the range over the median.
+// Spread returns the range over the median.
 func (s Samples) Spread() float64 {
 	m := s.Median()
 	if m == 0 {
@@ -48,7 +48,7 @@ func (s Samples) Spread() float64 {
 	return (slices.Max(s) - slices.Min(s)) / math.Abs(m)
 }
 
-// Noise is the interquartile range over the median, which ignores a few outliers among many
+// Noise returns the interquartile range over the median, which ignores a few outliers among many
 // samples.
 func (s Samples) Noise() float64 {
 	t := slices.Sorted(slices.Values(s))

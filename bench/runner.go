@@ -1,7 +1,6 @@
-// Package bench is what the suites of `holdfast bench` have in common: a Row for
-// each figure, the Runner that takes figures and collects them, and Write, which
-// makes the table or JSON of them. Each suite is a package below this one, named
-// for what it measures.
+// Package bench has the common parts of the suites of `holdfast bench`: a Row for each figure, the Runner that takes
+// figures and collects them, and Write, which makes the table or JSON of them. Each suite is a package below this one,
+// named for its subject.
 //
 // A suite has a function Run(ctx, *Runner, Options). One that measures in processes
 // of its own has a function Work as well, which is such a process, and starts it by
@@ -23,7 +22,7 @@ type Runner struct {
 	Budget time.Duration                // how long all of it may take, about; 0: no bound
 	Note   func(step string, total int) // gets the progress; may be nil
 
-	Rows []Row // what was measured so far
+	Rows []Row // the measurements so far
 
 	suite string
 	steps int // about; 0: unknown
@@ -70,7 +69,7 @@ func (r *Runner) Late(name, metric string) bool {
 	return true
 }
 
-// Until is the time by which this part should be over when so many parts are left; zero without a
+// Until returns the time by which this part should be over when so many parts are left; zero without a
 // budget.
 func (r *Runner) Until(left int) time.Time {
 	if r.Budget == 0 {
@@ -131,19 +130,19 @@ func InTurn(ctx context.Context, runs int, ways ...func() (float64, error)) ([]S
 	return out, nil
 }
 
-// Difference is by how much two ways to do the same thing differ, and what it takes to believe it. Each
-// sample is the median of one stretch of turns.
+// Difference is the difference of two ways to do the same thing, with its confidence interval. Each sample is the
+// median of one stretch of turns.
 type Difference struct {
 	Theirs Samples // of one way alone
 	More   Samples // ours without theirs
-	None   Samples // theirs without theirs: 0 but for what the machine does meanwhile
+	None   Samples // theirs without theirs: 0 but for the machine's other work
 }
 
-// Compare measures a small difference on a machine whose speed changes: its clock, other users, the length
-// of a driver's queue. Both ways take well below a millisecond, so that such a change seldom comes within a
-// turn: theirs, ours, ours, theirs, which leaves out what changes evenly. What comes within one all the
-// same is an outlier, which the median of a stretch of turns leaves out. How the stretches differ says how
-// far to believe their median. One more stretch before the first warms up.
+// Compare measures a small difference on a machine whose speed changes: its clock, other users, the length of a
+// driver's queue. Both ways take well below a millisecond, so that such a change seldom comes within a turn: theirs,
+// ours, ours, theirs, which leaves out even changes. A change within one is an outlier, which the median of a stretch
+// of turns leaves out. How the stretches differ says how far to believe their median. One more stretch before the first
+// warms up.
 func Compare(ctx context.Context, stretches, turns int, ours, theirs func() (float64, error)) (Difference, error) {
 	var d Difference
 	for stretch := range stretches + 1 {
@@ -177,7 +176,7 @@ func (d Difference) Times(factor float64) Difference {
 	return Difference{Theirs: d.Theirs.Times(factor), More: d.More.Times(factor), None: d.None.Times(factor)}
 }
 
-// Seconds is the time that do takes.
+// Seconds returns the time that do takes.
 func Seconds(do func() error) (float64, error) {
 	begin := time.Now()
 	err := do()
@@ -189,7 +188,7 @@ func Timed(do func() error) func() (float64, error) {
 	return func() (float64, error) { return Seconds(do) }
 }
 
-// Worker is the command line of a process that a suite measures in. The Work of the suite gets the
+// Worker returns the command line of a process that a suite measures in. The Work of the suite gets the
 // setup.
 func (r *Runner) Worker(suite string, setup any) []string {
 	text, err := json.Marshal(setup)

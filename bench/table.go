@@ -44,7 +44,7 @@ func number(v *float64) string {
 	return strconv.FormatFloat(*v, 'g', 4, 64)
 }
 
-// Read reads the JSON that Write wrote. Errors begin with the name of what is read.
+// Read reads the JSON that Write wrote. Errors begin with the name of the file.
 func Read(in io.Reader, name string) (rows []Row, err error) {
 	s := bufio.NewScanner(in)
 	for at := 1; s.Scan(); at++ {

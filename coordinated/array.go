@@ -19,21 +19,21 @@ type Array struct {
 	err  error // why there is no such array; whatever protects it returns it
 }
 
-// Box is a box of a global array that a rank owns, and its place in the rank's memory. Element i of it, counted
-// from its start in each dimension d, is memory[Offset + Σ (Low[d]+i[d])·stride[d]], where the last stride is 1 and
-// each other is that of the next dimension times Pitch there.
+// Box is a box of a global array that a rank owns, and its place in the rank's memory. Element i of the box, counted
+// from its start in each dimension d, is memory[Offset + Σ (Low[d]+i[d])·stride[d]]. The last stride is 1; stride[d] is
+// stride[d+1]·Pitch[d+1].
 type Box struct {
 	Start, Count []int // in the global array, in elements
 	Low, High    []int // ghost elements before and behind, in memory only; nil: none
 	Offset       int   // index in memory where the box begins, with its ghosts
-	Pitch        []int // lengths in memory of what the box is a part of; nil: Low + Count + High
+	Pitch        []int // lengths in memory of the array around the box; nil: Low + Count + High
 
 	spans [][]layout.Span // of BlockCyclic, in place of Start and Count
 }
 
 // Block divides an array evenly over a grid of ranks, one box for each: along a dimension of n indices, place i of p
-// has those from i·n/p up to (i+1)·n/p. grid has as many entries as dims, whose product is the number of ranks; ranks
-// are in row-major order in it.
+// has those from i·n/p up to (i+1)·n/p. grid has one entry for each dimension, and their product is the number of
+// ranks. Ranks are in row-major order.
 func Block(dims, grid []int, rank int) Array {
 	a := Array{Dims: dims}
 	at, err := place(dims, grid, rank)
@@ -101,8 +101,8 @@ func Variable(lengths []int, rank int) Array {
 	return a
 }
 
-// Ghosts returns the array with so many ghost elements around each box in memory: width before and behind it, by
-// dimension. They are neither saved nor restored: exchange them after Restore as after a step.
+// Ghosts returns the array with ghost elements around each box in memory: width[d] before and behind it in dimension d.
+// They are neither saved nor restored: exchange them after Restore as after a step.
 func (a Array) Ghosts(width ...int) Array {
 	out := Array{Dims: a.Dims, list: a.list, err: a.err}
 	for _, b := range a.Boxes {
@@ -128,7 +128,7 @@ func (a Array) Local() []int {
 	return out
 }
 
-// Len is how many elements of memory the first box takes, ghosts included.
+// Len returns how many elements of memory the first box takes, ghosts included.
 func (a Array) Len() int {
 	n := min(len(a.Boxes), 1)
 	for _, k := range a.Local() {
@@ -163,7 +163,7 @@ func place(dims, grid []int, rank int) (at []int64, err error) {
 	return at, nil
 }
 
-// counts is how many indices the box has, by dimension.
+// counts returns how many indices the box has, by dimension.
 func (b *Box) counts() []int {
 	if b.spans == nil {
 		return b.Count
@@ -233,8 +233,8 @@ func wide(list []int) (out []int64) {
 	return out
 }
 
-// List is the array of one dimension that all ranks' elements make up, in order of rank, of which this rank has n:
-// what Changing.Now returns for particles. The ranks find out at the checkpoint where each begins.
+// List returns an array of one dimension, made of all ranks' elements in order of rank. This rank has n of them.
+// Changing.Now returns it for particles. The ranks find out at the checkpoint where each begins.
 func List(n int) Array {
 	a := Array{Dims: []int{n}, list: true}
 	if n > 0 {
@@ -286,7 +286,7 @@ func (a *Array) division() (d arrays.Division, err error) {
 	return d, nil
 }
 
-// end is the index in memory behind the box and its ghosts.
+// end returns the index in memory behind the box and its ghosts.
 func (b *Box) end() int64 {
 	n := int64(1)
 	for d, count := range b.counts() {

@@ -214,7 +214,7 @@ func levelsRead(from []string) string {
 	return strings.Join(levels, ", ")
 }
 
-// ballot is a vote; own is why it is no. A yes ends with the level that was read.
+// ballot returns a vote; own is why it is no. A yes ends with the level that was read.
 func ballot(a *arrays.Attempt, level string, own error) []byte {
 	b := []byte{0}
 	if a.Fallible {
@@ -307,7 +307,7 @@ func (l *stopwatch) until(t time.Time, name string) {
 	}
 }
 
-// String is one line for the event log.
+// String returns one line for the event log.
 func (l *stopwatch) String() string {
 	var out []string
 	for _, p := range l.parts {

@@ -98,14 +98,12 @@ const (
 	pointFirst   = 1 << 3 // no Point has been passed since a restore
 )
 
-// Open connects the ranks of world and opens the storage. It is collective over
-// world, which must be what mpiwrap.Init returned, and succeeds or fails on all
-// ranks alike, with a *RanksError that names the ranks at fault. The signals of opt
-// are caught from now on. Open waits for all ranks to call it; after ten times
-// opt.WaitTimeout it fails with an error that names those that have not. The caller closes the Checkpointer
-// before mpiwrap.Finalize. If the options switch checkpoints off (Options.Off), the program runs without: Restore
-// finds nothing, Point and Request do nothing, RequestStop returns ErrOff. Cost: six MPI collectives and a
-// TCP connection to each neighbour in the control tree.
+// Open connects the ranks of world and opens the storage. It is collective over world, the communicator that
+// mpiwrap.Init returned. It succeeds or fails on all ranks alike: a *RanksError names the ranks at fault. The signals
+// of opt are caught from now on. Open waits for all ranks to call it; after ten times opt.WaitTimeout it fails with an
+// error that names those that have not. The caller closes the Checkpointer before mpiwrap.Finalize. If the options
+// switch checkpoints off (Options.Off), the program runs without: Restore finds nothing, Point and Request do nothing,
+// RequestStop returns ErrOff. Cost: six MPI collectives and a TCP connection to each neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := world.Endpoint(), world.Private()
 	if opt.NoGPUAware {

@@ -12,16 +12,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// Close takes part in checkpoints until every rank has called it, waits for all epochs to be
-// written to their levels, though no longer than is left of the time after which the process
-// is killed, where that is known, and frees everything. If Restore failed or was never called,
-// these checkpoints fail, because there is no state to capture. Once all ranks are in Close no checkpoint is taken: all
-// stand behind their last Point, and a loop that is left in its middle, started again from there, would do one step too
-// many. A request that comes so late fails, and the log says that the program has ended. While other ranks come to
-// Points, a checkpoint holds the ranks in Close behind their last one, and rank 0 warns once: test for the end at the
-// loop's head. If a restarted program never
-// received a message that the checkpoint holds for one of its receives, Close returns a
-// *NotReceivedError at its end, unless the program was stopped.
+// Close takes part in checkpoints until every rank has called it. It then waits until all epochs are written to their
+// levels, at most until the process is to be killed, if that is known. At the end it frees everything. If Restore
+// failed or was never called, these checkpoints fail, because there is no state to capture. Once all ranks are in Close
+// no checkpoint is taken: all are behind their last Point. A restart of a loop that was left in its middle would do one
+// step too many. A request that comes so late fails, and the log says that the program has ended. While other ranks
+// come to Points, a checkpoint holds the ranks in Close behind their last one, and rank 0 warns once: test for the end
+// at the loop's head. If a restarted program never received a message that the checkpoint holds for one of its
+// receives, Close returns a *NotReceivedError at its end, unless the program was stopped.
 //
 // Close is collective, and waits as long as any rank computes. On an error call Abort or
 // CloseOrAbort instead: the others may wait for messages that this rank will not send. If

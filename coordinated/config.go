@@ -34,43 +34,40 @@ type Config struct {
 	keys *config.Config[Options]
 }
 
-// A ConfigValue is what is in force for a key: its Group, the Key, its variable, Env, the Value as
-// written, empty for the default, the Source, which is "default", a file, a variable or a
-// flag, the Default and what is Allowed in words, a Help text, and what is wrong, Error. Explain writes all of it.
+// A ConfigValue describes the value in force for a key. It has the Group, the Key and its variable, Env. Value is as
+// written, empty for the default. Source is "default", a file, a variable or a flag. Default, Allowed and Help are
+// texts, and Error has the mistake, if any. Explain writes all of it.
 type ConfigValue = config.Value
 
-// FromEnv returns the options that holdfast.yaml in the working directory (or the
-// file that HOLDFAST_CONFIG names) and HOLDFAST_* variables give; variables win.
-// Open reports errors in them, so that every rank learns of them. `holdfast config`
-// lists the keys, their variables, and what is in force.
+// FromEnv returns the options that holdfast.yaml in the working directory (or the file that HOLDFAST_CONFIG names) and
+// HOLDFAST_* variables give; variables win. Open reports errors in them on every rank. `holdfast config` lists the
+// keys, their variables, and the values in force.
 func FromEnv() Options { return ReadConfig("").Options() }
 
-// ReadConfig reads a configuration file and the environment. An empty name is
-// that of HOLDFAST_CONFIG, else holdfast.yaml, which may be missing. Errors are
-// kept for Err and Options.
+// ReadConfig reads a configuration file and the environment. An empty name stands for the file that HOLDFAST_CONFIG
+// names, else for holdfast.yaml, which may be missing. Errors are kept for Err and Options.
 func ReadConfig(file string) *Config {
 	keys := config.Read(settings, file)
 	return &Config{File: keys.File, keys: keys}
 }
 
-// Set sets a key to a text as a file has it; source is what people call its origin, such
-// as the name of a flag. An unknown key is an error now, a value that is not allowed is
-// one of Err.
+// Set sets a key to a text as a file has it; source names its origin for people, such as a flag. An unknown key is an
+// error now, a value that is not allowed is one of Err.
 func (c *Config) Set(key, text, source string) error { return c.keys.Set(key, text, source) }
 
-// Values returns what is in force, for every key.
+// Values returns the value in force of every key.
 func (c *Config) Values() []ConfigValue { return c.keys.Values() }
 
-// Err returns what is wrong: a file that cannot be read, unknown keys, values that are not
-// allowed. Each error names the key and what it may be.
+// Err returns the mistakes: a file that cannot be read, unknown keys, values that are not allowed. Each error names the
+// key and the values that are allowed.
 func (c *Config) Err() error { return c.keys.Err() }
 
-// Stray names the variables of an environment that look like Holdfast's and mean nothing
-// to it, each with the one that was probably meant, and the keys of the file that were settings of holdfast gpud.
+// Stray names the variables of an environment that look like Holdfast's and mean nothing to it, each with the variable
+// that was probably meant. It also names keys of the file that were settings of holdfast gpud.
 func (c *Config) Stray(environ []string) []string { return c.keys.Stray(environ) }
 
-// Check returns what Open would find wrong before it touches any directory: Err,
-// and values that do not go together.
+// Check returns the mistakes that Open finds before it touches any directory: Err, and values that contradict each
+// other.
 func (c *Config) Check() error {
 	o := c.Options()
 	return o.validate()
@@ -238,7 +235,7 @@ func setGPUAware(o *Options, text string) error {
 	return nil
 }
 
-// everyKind is a count of epochs or a time between them.
+// everyKind returns a count of epochs or a time between them.
 func everyKind(at func(*Options) *Every) config.Kind[Options] {
 	return config.Checked("a number of epochs such as 4, or a duration such as 10m",
 		func(o *Options, s string) (err error) {
@@ -347,8 +344,8 @@ func (o *Options) leaveOut(local, global string) {
 	}
 }
 
-// Off says by what the program runs without checkpoints, such as "HOLDFAST_GLOBAL=off"; empty: it runs with them. It
-// runs without where one of Local and Global is "off" and no directory is given.
+// Off returns the setting by which the program runs without checkpoints, such as "HOLDFAST_GLOBAL=off"; empty: it runs
+// with them. It runs without where one of Local and Global is "off" and no directory is given.
 func (o *Options) Off() string {
 	p := *o
 	p.leaveOut("Local", "Global")

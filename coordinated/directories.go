@@ -224,9 +224,8 @@ func (e *LostEpochsError) Error() string {
 	return s + "; HOLDFAST_FRESH=1 starts over"
 }
 
-// MissingNodes lists the nodes whose disks may have what an error of Restore reports as
-// missing: if one of them returns, a restart may succeed. It is nil for other errors,
-// such as damage.
+// MissingNodes lists the nodes whose disks may have the data that an error of Restore reports as missing. If one of
+// them returns, a restart may succeed. It is nil for other errors, such as damage.
 func MissingNodes(err error) []string {
 	var lost *LostEpochsError
 	var none *NoCommonEpochError

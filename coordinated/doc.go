@@ -1,14 +1,12 @@
-// Package coordinated takes checkpoints of an MPI program that computes on GPUs:
-// all ranks agree on one moment, each captures what the program has protected, and
-// the program continues while the bytes are written.
+// Package coordinated takes checkpoints of an MPI program that computes on GPUs: all ranks agree on one moment, each
+// captures its protected state, and the program continues while the bytes are written.
 //
 // # Terms
 //
-// A Point is a place in the program where its state is whole: what is protected
-// there, and the messages on their way, are all that a restart needs. An epoch
-// is one global checkpoint. The cut is the moment at which all ranks stand at a
-// Point (package cut). Capturing copies the protected state into memory that is
-// mapped beforehand; committing makes an epoch exist at a storage level.
+// A Point is a place in the program where its state is whole: a restart needs only the protected state there and the
+// messages in flight. An epoch is one global checkpoint. The cut is the moment at which all ranks stand at a Point
+// (package cut). Capturing copies the protected state into memory that is mapped beforehand; committing makes an epoch
+// exist at a storage level.
 //
 // # Promises
 //
@@ -16,9 +14,8 @@
 // epoch and nothing else: older epochs stay and the program continues. Errors name
 // the rank and the remedy.
 //
-// Between checkpoints nothing is sent, polled or copied, except a heartbeat between
-// neighbours in the control tree and, every five seconds, a look at the main thread
-// and a line in the event log.
+// Between checkpoints nothing is sent, polled or copied, with two exceptions: a heartbeat between neighbours in the
+// control tree, and every five seconds a look at the main thread and a line in the event log.
 //
 // # Concurrency
 //
@@ -33,14 +30,13 @@
 //
 // # Rooms
 //
-// What a program calls is here, in the order of an epoch's life: checkpointer.go (Open), protect.go, restore.go,
-// request.go, point.go, status.go, close.go. The rest is in rooms that do not know this package: internal/connect
-// (the ranks find each other, and which directories they share), internal/trigger (what wants a checkpoint),
-// internal/agent (speaks for this rank), internal/watch (what main threads do and wait for), internal/capture (what is
-// protected per rank, and the memory that it is captured to), internal/arrays (what any number of ranks can restore),
-// internal/vote (what ranks say, and what follows), internal/persist (operations at levels, turns, the time left),
-// internal/outside (other processes). A room tells what it notices by functions that job.go, persist.go and status.go
-// hand in.
+// The calls of a program are here, in the order of an epoch's life: checkpointer.go (Open), protect.go, restore.go,
+// request.go, point.go, status.go, close.go. The rest is in packages that do not know this one. internal/connect: the
+// ranks find each other and the directories that they share. internal/trigger: requests for checkpoints.
+// internal/agent: speaks for this rank. internal/watch: the calls that main threads are in. internal/capture: protected
+// state of a rank, and the memory of captures. internal/arrays: state that any number of ranks can restore.
+// internal/vote: votes and their outcomes. internal/persist: operations at levels, turns, the time left.
+// internal/outside: other processes. These packages report by functions that job.go, persist.go and status.go hand in.
 //
 // # Dead ranks
 //

@@ -20,7 +20,7 @@ import (
 type CountError struct {
 	Epoch      storage.Epoch
 	Have, Want int      // ranks: of the epoch, and of this job
-	PerRank    []string // what is protected per rank, in the epoch or now
+	PerRank    []string // state that is protected per rank, in the epoch or now
 	NotQuiet   []int    // ranks of the epoch with messages in flight to them, or receives pending
 	Undeclared []int    // ranks of the epoch that say nothing of arrays
 
@@ -64,7 +64,7 @@ func (l language) quiet() string {
 	return "HOLDFAST_QUIET"
 }
 
-// Error gives both numbers, what stands in the way, and the remedy.
+// Error gives both numbers, the obstacle, and the remedy.
 func (e *CountError) Error() string {
 	s := fmt.Sprintf("epoch %d was written by %d ranks and cannot be restored by %d: ", e.Epoch, e.Have, e.Want)
 	switch {
@@ -84,7 +84,7 @@ func (e *CountError) Error() string {
 // another reports whether another epoch may be one that can be restored.
 func (e *CountError) another() bool { return len(e.Undeclared) == 0 && len(e.PerRank) == 0 }
 
-// are is the subject of a sentence: names in quotes, with their verb.
+// are returns the subject of a sentence: names in quotes, with their verb.
 func are(names []string) string {
 	var list []string
 	for _, n := range names {
@@ -133,10 +133,10 @@ type shards struct {
 	infos []storage.ShardInfo
 }
 
-// Own is this rank's shard.
+// Own returns this rank's shard.
 func (s *shards) Own() *storage.Shard { return s.own }
 
-// Size is the number of ranks of the epoch.
+// Size returns the number of ranks of the epoch.
 func (s *shards) Size() int { return s.size }
 
 // Entries returns the manifest's entries of all ranks.
@@ -260,8 +260,9 @@ func (c *Checkpointer) planned(ctx context.Context, src *shards, a *arrays.Attem
 	return true, nil
 }
 
-// Saved is one thing that a rank's shard of an epoch holds: what the program protected under a name, one memory object
-// of a protected device, or a section of another use. Its bytes are those from Off on of the Section of the shard.
+// Saved describes a part of a rank's shard of an epoch: a value that the program protected under a name, a memory
+// object of a protected device, or a section of another use. Its bytes are those from Off on of the Section of the
+// shard.
 //
 //	Name    string // that the program gave it; of a device's memory, the device's and its own: "gpu/density"
 //	Kind    string // "slice float64", "buffer", ...; empty: this package has not written it
@@ -270,6 +271,7 @@ func (c *Checkpointer) planned(ctx context.Context, src *shards, a *arrays.Attem
 //	Off     int64 // in the section
 type Saved = capture.Item
 
-// ListSaved reads off a shard what it holds, without the program that wrote it. It reads the table of variables and
-// the records of devices, and no other data. A shard that this package has not written yields its sections.
+// ListSaved lists the contents of a shard, without the program that wrote it. Local; it reads the shard's index, not
+// its data. It reads the table of variables and the records of devices, and no other data. A shard that this package
+// has not written yields its sections.
 func ListSaved(ctx context.Context, sh *storage.Shard) ([]Saved, error) { return capture.List(ctx, sh) }

@@ -30,8 +30,8 @@ var (
 	// ErrNotRestored is returned by Point before Restore was called: a restart
 	// would lose the epoch it could have started from.
 	ErrNotRestored = errors.New("call Restore before the first Point, on a first start too")
-	// ErrRestored is returned by Protect after Restore: what is protected later
-	// would be missing from the state that was just restored.
+	// Protect returns ErrRestored after Restore: state that is protected later would be missing from the restored
+	// state.
 	ErrRestored = errors.New("protect everything before Restore")
 	// ErrClosed is returned by a Checkpointer that was closed.
 	ErrClosed = agent.ErrClosed
@@ -49,7 +49,7 @@ var errNoState = errors.New("nothing has been restored, so there is no state to 
 // unequally often, and of which some have ended.
 var errLeft = errors.New("this rank has ended, and others have not")
 
-// ProtectError says what is wrong with one Protect call.
+// ProtectError describes the mistake in one Protect call.
 type ProtectError struct {
 	Name string
 	Type reflect.Type
@@ -80,7 +80,7 @@ type MismatchError struct {
 	Now   string // type and size in the program, "" if it protects nothing of that name
 }
 
-// Error says what the checkpoint and the program have under the name, and what to do about it.
+// Error describes the contents of the checkpoint and of the program under the name, and the remedy.
 func (e *MismatchError) Error() string {
 	switch {
 	case e.Saved == "":
@@ -101,12 +101,11 @@ type RestoreError struct {
 	// Length: arrays whose number of elements is another are all that differs. Only a program in C, C++, Fortran or
 	// Python has arrays that do not take the length of the checkpoint.
 	Length bool
-	// Device: a device is why, not the checkpoints: it was lost (then no older one is tried), has too little memory, or
-	// cannot do what they need.
+	// Device: a device is the cause, not the checkpoints. It was lost (then no older one is tried), has too little
+	// memory, or lacks a feature that they need.
 	Device bool
-	// Undefined are the names of what is protected and not what it was before
-	// Restore, on any rank: the program's own decoding failed, or there was no memory
-	// to keep what had been there.
+	// Undefined has the names of protected state that Restore has changed, on any rank: the program's own decoding
+	// failed, or there was no memory to keep the contents from before.
 	Undefined []string
 	Err       error // why each epoch was not restored, newest first
 
@@ -233,20 +232,18 @@ func (e *SkippedEpochsError) Error() string {
 // the ranks that Failed, in order, and Err, this rank's own error or nil.
 type RanksError = outcome.RanksError
 
-// RankFailure is what one rank reported: its Rank and a Text.
+// RankFailure is one rank's report: its Rank and a Text.
 type RankFailure = outcome.RankFailure
 
-// HungError says that an operation at a level made no progress for Options.WriteTimeout,
-// or within the time left for a final checkpoint: a disk or file server does not answer.
-// Its fields are What was done, at which Level, how long it Waited, and Skipped if it was
-// skipped because earlier operations hang.
+// HungError says that an operation at a level made no progress for Options.WriteTimeout, or within the time left for a
+// final checkpoint: a disk or file server does not answer. Its fields are the operation (What), its Level, the time it
+// Waited, and Skipped if it was skipped because earlier operations hang.
 type HungError = persist.HungError
 
-// GraceError says that a final checkpoint was not copied to all levels because the process
-// would have been killed first. Its fields are the Epoch, the Levels at which it is
-// committed, the Level that it did not reach, the time it would Need and the time Left,
-// Behind if the previous epoch was still being copied, and Err if the copy was tried and
-// failed.
+// GraceError says that a final checkpoint was not copied to all levels because the process would have been killed
+// first. Its fields are the Epoch, the Levels at which it is committed, and the Level that it did not reach. Need is
+// the time it would take, Left the time there was. Behind is set if the previous epoch was still being copied, Err if
+// the copy was tried and failed.
 type GraceError = persist.GraceError
 
 // LostError says that another rank of the job has died or given up.
@@ -261,7 +258,7 @@ type LostError struct {
 	none bool // no epoch was committed when it was noticed
 }
 
-// Error names the lost rank, who noticed, and what the job continues from.
+// Error names the lost rank, the rank that noticed, and the epoch from which the job continues.
 func (e *LostError) Error() string {
 	if why, ok := agent.Deadlocked(e.Observed); ok {
 		return "ranks are deadlocked, and the job ends: " + why
@@ -291,7 +288,7 @@ type Culprit struct {
 	State string // call, communicator, peers, tag, time in it, file and line
 }
 
-// Error names the ranks that reached no Point, and what each does.
+// Error names the ranks that reached no Point, each with its call.
 func (e *TimeoutError) Error() string {
 	if len(e.Culprits) == 0 {
 		return fmt.Sprintf("epoch %d given up: all ranks were at a Point but did not agree within cut_timeout",

@@ -87,7 +87,7 @@ func (c *Checkpointer) terminated() {
 	c.outside.reporter.Terminated()
 }
 
-// slurmJob is the job whose deadline is to be looked up; may be empty.
+// slurmJob returns the job whose deadline is to be looked up; may be empty.
 func (o *Options) slurmJob() string {
 	if !o.askSlurm || o.DeadlineLead == 0 || !o.Deadline.IsZero() {
 		return ""
@@ -105,8 +105,8 @@ func (c *Checkpointer) findDeadline(job string) {
 	})
 }
 
-// finalBefore is when to ask for the final checkpoint: DeadlineLead before the end, but not before half of the time
-// left is over. A program that stops sooner computes nothing, each time it is started.
+// finalBefore returns when to ask for the final checkpoint: DeadlineLead before the end, but not before half of the
+// time left is over. A program that stops sooner computes nothing, each time it is started.
 func (c *Checkpointer) finalBefore(end time.Time) time.Time {
 	left, lead := time.Until(end), c.opt.DeadlineLead
 	if most := left / 2; left > 0 && lead > most {
@@ -143,7 +143,7 @@ func (c *Checkpointer) hasCommitted() bool {
 		slices.ContainsFunc(c.stats.s.Epochs, func(e EpochStats) bool { return len(e.Durable) > 0 })
 }
 
-// status is the loss for the supervisor.
+// status returns the loss for the supervisor.
 func (e *LostError) status() *job.LostStatus {
 	s := &job.LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed,
 		Silent: agent.Silence(e.Observed).Seconds()}

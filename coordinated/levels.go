@@ -106,7 +106,7 @@ type levels struct {
 	ops   *persist.Operations // that may hang
 }
 
-// contactDir is where the contact file lies.
+// contactDir returns where the contact file lies.
 func (o *Options) contactDir() string {
 	if o.Global != "" && !storage.IsObjectStore(o.Global) {
 		return o.Global
@@ -152,7 +152,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	return connect.Agree(all, "open checkpoint directories", err)
 }
 
-// runName is a name for this run that does not give the key away.
+// runName returns a name for this run that does not give the key away.
 func runName(key control.Key) string { return digest("", key) }
 
 // digest makes a text of the key for one use; it does not reveal the key.
@@ -178,7 +178,7 @@ func (s streams) Accept(ctx context.Context) (net.Conn, int, error) {
 type placement struct {
 	open []storage.LevelConfig // all whose directories may hold an epoch to restore
 	use  []string              // those that new epochs go to, nearest first
-	say  string                // what is not as it was asked for; empty: nothing
+	say  string                // deviations from the request; empty: none
 	why  error
 }
 
@@ -219,7 +219,7 @@ func placeLevels(levels []storage.LevelConfig, nodes []string, files vfs.FS) pla
 	return p
 }
 
-// copiesInstead is the level partner that survives as many nodes as the parity
+// copiesInstead returns the level partner that survives as many nodes as the parity
 // would, or as many as there are; Copies is 0 on a single node.
 func copiesInstead(parity storage.LevelConfig, nodes []string) storage.LevelConfig {
 	return storage.LevelConfig{Name: storage.LevelPartner, Create: true, Keep: parity.Keep,

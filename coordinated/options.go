@@ -33,13 +33,12 @@ type Options struct {
 	// none is left the program runs without checkpoints: see Off. A directory of this name is
 	// "./off".
 	Local, Global string
-	// Redundancy protects the local shards against the loss of nodes, over the
-	// network: "partner:K" keeps K copies of each on other nodes, "parity:D+P"
-	// Reed-Solomon code over groups of at least D nodes, any P of which may be
-	// lost. Empty means none. It needs Local, and lives in directories below it. For
-	// parity the program imports package storage/parity.
+	// Redundancy protects the local shards against the loss of nodes, over the network. "partner:K" keeps K copies of
+	// each shard on other nodes. "parity:D+P" keeps Reed-Solomon code over groups of at least D nodes, any P of which
+	// may be lost. Empty means none. It needs Local, and lives in directories below it. For parity the program imports
+	// package storage/parity.
 	Redundancy string
-	// Compress compresses what is copied to Global.
+	// Compress compresses data that is copied to Global.
 	Compress bool
 	// FlushRate limits the copying to Global, in bytes a second for each node; 0
 	// means no limit.
@@ -64,12 +63,12 @@ type Options struct {
 	// names the obstacle. Without Elastic, Open refuses directories of another number of ranks.
 	Elastic bool
 	// Quiet is how long a checkpoint may be put off until no message is in flight, so that another number of ranks can
-	// restore it; 0: not at all. At a cut with a message in a mailbox, or a receive or a non-blocking collective that
-	// the program has not completed, nothing is captured: the program continues, and the ranks try again at the next
-	// Points, at growing intervals of up to a second. The first cut after Quiet, counted from the first try, is taken
-	// as it is. A final checkpoint is put off for at most a tenth of CutTimeout and a quarter of the time until the
-	// process is killed, and not at all if two Points do not fit into that. Rank 0's value counts. It has no effect
-	// while anything is protected by plain Protect, which ties epochs to their number of ranks anyway.
+	// restore it; 0: not at all. A cut captures nothing if a message is in a mailbox, or if the program has not
+	// completed a receive or a non-blocking collective. The program continues, and the ranks try again at later Points,
+	// at growing intervals of up to a second. The first cut after Quiet, counted from the first try, is taken as it is.
+	// A final checkpoint is put off for at most a tenth of CutTimeout and a quarter of the time until the process is
+	// killed. It is not put off if two Points do not fit into that time. Rank 0's value counts. It has no effect while
+	// anything is protected by plain Protect, which ties epochs to their number of ranks anyway.
 	Quiet time.Duration
 
 	// CheckpointSignals ask for a checkpoint, StopSignals for a final one. Nil
@@ -78,32 +77,27 @@ type Options struct {
 	// CutTimeout is how long the ranks may take to agree on a cut before the epoch
 	// is given up; 0 means 60 s.
 	CutTimeout time.Duration
-	// WaitTimeout is how long ranks may be deadlocked in an MPI call, in Restore or in
-	// Close: they wait for a rank that has closed, or for each other. Then the job ends, as
-	// it does when a rank dies, with an error that says which rank waits for which and
-	// where. Waiting for a rank that computes is no deadlock and has no limit. If one of
+	// WaitTimeout is how long ranks may be deadlocked in an MPI call, in Restore or in Close: they wait for a rank that
+	// has closed, or for each other. Then the job ends, as when a rank dies, and the error names each rank with its
+	// call and the rank that it waits for. Waiting for a rank that computes is no deadlock and has no limit. If one of
 	// the waiting ranks polls, the limit is ten times as long. 0 means 60 s.
 	WaitTimeout time.Duration
-	// WriteTimeout is how long operations at a level may make no progress before they are
-	// given up with a *HungError, so that a disk or file server that does not answer does
-	// not block later epochs. 0 means 5 min.
+	// WriteTimeout is how long operations at a level may make no progress before they are given up with a *HungError.
+	// So a disk or file server that does not answer does not block later epochs. 0 means 5 min.
 	WriteTimeout time.Duration
 	// MaxFailed ends the job, as when a rank dies, after this many consecutive epochs that
 	// reached no level. 0 means never.
 	MaxFailed int
-	// Interval is the time from the end of a checkpoint to the next request; 0
-	// means never. MTBF is the mean time between failures of the whole job: it sets
-	// the interval to what Daly's formula gives for it and the measured cost, and
-	// overrides Interval. If both are 0 in Options of FromEnv, and the user has not switched
-	// them off, MTBF is 24 hours. Deadline is when the job will be ended. If both are set,
-	// a final checkpoint is requested DeadlineLead before it, or when half of the time
-	// left at Open is over, whichever is later.
+	// Interval is the time from the end of a checkpoint to the next request; 0 means never. MTBF is the mean time
+	// between failures of the whole job. Daly's formula then computes the interval from it and the measured cost. It
+	// overrides Interval. If both are 0 in Options of FromEnv, and the user has not switched them off, MTBF is 24
+	// hours. Deadline is when the job will be ended. If both are set, a final checkpoint is requested DeadlineLead
+	// before it, or when half of the time left at Open is over, whichever is later.
 	Interval, MTBF time.Duration
 	Deadline       time.Time
 	DeadlineLead   time.Duration
-	// Grace is how long after TERM the process is killed; 0 means unknown. The rest
-	// of it, or of the time to Deadline, decides whether a final checkpoint is copied
-	// to Global.
+	// Grace is how long after TERM the process is killed; 0 means unknown. The time that is left, of Grace or until
+	// Deadline, decides whether a final checkpoint is copied to Global.
 	Grace time.Duration
 	// Requeue puts the Slurm job back into the queue after a final checkpoint, from
 	// within Close, unless it was cancelled or Slurm does so by itself. Slurm then
@@ -129,23 +123,20 @@ type Options struct {
 	// Sharing is the set of other users that may read the checkpoints: "private" (none;
 	// empty is the same), "group" or "world". Only this user can write them.
 	Sharing string
-	// AllowForeign accepts directories and files that other users own or may write to,
-	// and links that they may have made. Whoever can write there decides what the job
-	// restores. A directory of root with the sticky bit, such as /tmp, is always
-	// accepted.
+	// AllowForeign accepts directories and files that other users own or may write to, and links that they may have
+	// made. A user who can write there decides the state that the job restores. A directory of root with the sticky
+	// bit, such as /tmp, is always accepted.
 	AllowForeign bool
 
 	// MaxPool bounds the memory, in bytes, that captures are copied to; 0 means no
 	// bound. State that does not fit is written before the program continues.
 	MaxPool int64
-	// MaxShadow bounds the device memory, in bytes, that captures of a protected device are copied
-	// to; what does not fit goes to the host while the program waits. 0 leaves it to the device's
-	// LimitShadow, by default all that is free; a negative value means none. An allocation of
-	// the program that fails gets that memory in any case.
+	// MaxShadow bounds the device memory, in bytes, to which captures of a protected device are copied. The rest goes
+	// to the host while the program waits. 0 leaves it to the device's LimitShadow, by default all that is free; a
+	// negative value means none. An allocation of the program that fails gets that memory in any case.
 	MaxShadow int64
-	// MaxMailbox bounds the bytes of messages that this rank receives for the program at a
-	// cut; a cut that needs more fails. 0 means half of the memory that is available then,
-	// divided by the ranks of the node, and 64 MiB at least.
+	// MaxMailbox bounds the bytes of messages that this rank receives for the program at a cut; a cut that needs more
+	// fails. 0 means half of the memory that is available then, divided by the ranks of the node, at least 64 MiB.
 	MaxMailbox int64
 	// NoGPUAware sends large messages of device memory through host memory, even if the MPI library
 	// accepts the addresses of a device; see mpiwrap.DeviceMessages.
@@ -154,18 +145,17 @@ type Options struct {
 	// CPU of this process.
 	CopyWorkers int
 
-	// Device is what the configuration selects, for gpustate.Open. The library
-	// itself opens no device.
+	// Device is the selection of the configuration, for gpustate.Open. The library itself opens no device.
 	Device gpustate.Select
 
-	// Interface and PeerTimeout are those of the control plane.
+	// Interface and PeerTimeout are the network interface and the time-out of the control plane.
 	Interface   string
 	PeerTimeout time.Duration
 	// Fanout is the number of children in the control tree; 0 means 8.
 	Fanout int
 
-	// Events switches the event log of each rank, which holdfast report reads: empty or "on"
-	// means the directory events in Global, or in Local if there is no Global; "off" means none.
+	// Events switches the event log of each rank, which holdfast report reads. Empty or "on" means the directory events
+	// in Global, or in Local if there is no Global; "off" means none.
 	Events string
 
 	// MetricsDir is a directory in which the first rank of each node keeps a file
@@ -378,7 +368,7 @@ type OptionError struct {
 	cause error // of another package; may be nil
 }
 
-// Error names the option and what is wrong with its value: as variables, where the options come from there.
+// Error names the option and the mistake in its value. It names variables if the options come from variables.
 func (e *OptionError) Error() string {
 	switch {
 	case !e.env:
@@ -391,7 +381,7 @@ func (e *OptionError) Error() string {
 	}) + ": " + e.Why
 }
 
-// Unwrap returns what makes the value impossible in this program, such as storage.ErrNoParity, or nil.
+// Unwrap returns the cause that makes the value impossible in this program, such as storage.ErrNoParity, or nil.
 func (e *OptionError) Unwrap() error { return e.cause }
 
 // How the name of an option becomes that of its variable.

@@ -45,8 +45,7 @@ func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persi
 //	func Thins() bool
 type Every = persist.Every
 
-// NodeLoss says for people what the loss of a node costs at most with the levels and their
-// paces; empty where there are no directories.
+// NodeLoss describes the largest cost of a node's loss with the levels and their paces; empty without directories.
 func (o *Options) NodeLoss() string {
 	levels, err := o.levelConfigs()
 	if err != nil || len(levels) == 0 {
@@ -82,7 +81,7 @@ func (o *Options) NodeLoss() string {
 	return strings.Join(parts, "; ")
 }
 
-// every is the pace of each level that has one.
+// every returns the pace of each level that has one.
 func (o *Options) every() map[string]Every {
 	out := map[string]Every{}
 	for level, v := range map[string]Every{storage.LevelPartner: o.RedundancyEvery,
@@ -177,11 +176,10 @@ func (c *Checkpointer) warnUnflushed(from storage.Epoch) {
 	}
 }
 
-// Wait returns when the newest epoch that was cut so far is committed at a level ("local",
-// "partner", "parity", "global"), or a newer one that goes there in its place, or with the
-// reason why it will not be: ErrNotDue says that it was not due there. If this run
-// cannot write to that level, Wait waits for the next outer one. With no epoch yet it
-// returns at once. Local, from any goroutine but the one that the next Point needs.
+// Wait returns when the newest epoch that was cut so far is committed at a level ("local", "partner", "parity",
+// "global"), or a newer one in its place. Otherwise it returns the reason: ErrNotDue means that the epoch was not due
+// there. If this run cannot write to that level, Wait waits for the next outer one. With no epoch yet it returns at
+// once. Local, from any goroutine but the one that the next Point needs.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	if c.off {
 		return nil

@@ -16,18 +16,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Point is where a checkpoint may be taken: the protected state must be whole here.
-// A program may call it at several places, and ranks need not call it equally
-// often. It is local, but while a checkpoint is requested it waits until all ranks
-// have agreed, messages are drained and the state is copied.
+// Point takes a checkpoint if one is due: the protected state must be whole here. A program may call it at several
+// places, and ranks need not call it equally often. It is local, but while a checkpoint is requested it waits until all
+// ranks have agreed, messages are drained and the state is copied.
 //
-// It returns nil, ErrStop after a final checkpoint, or ErrNotRestored. The first Point
-// after a Restore returns gpustate.ErrIdentity when the program has made unnamed GPU
-// memory in another order than before. A failed checkpoint is logged and recorded in
-// Stats, and the program continues. ctx bounds reading and copying. It does not bound
-// the wait for other ranks, which Options.CutTimeout bounds on all ranks together: a
-// rank that left alone could compute on while the others, who have counted it, make the
-// cut.
+// It returns nil, ErrStop after a final checkpoint, or ErrNotRestored. The first Point after a Restore returns
+// gpustate.ErrIdentity when the program has made unnamed GPU memory in another order than before. A failed checkpoint
+// is logged and recorded in Stats, and the program continues. ctx bounds reading and copying. It does not bound the
+// wait for other ranks: Options.CutTimeout does, on all ranks together. A single rank that left could compute on while
+// the others make a cut with it.
 //
 // Cost while no checkpoint is requested: an increment and a load.
 func (c *Checkpointer) Point(ctx context.Context) error {

@@ -40,14 +40,14 @@ func (c *Checkpointer) Protect(name string, x any) error {
 	return c.protect(name, x, func() error { return c.state.Add(name, x) })
 }
 
-// ProtectGlobal makes this rank's share of a global array part of every checkpoint, so that an epoch can be restored by
-// any number of ranks: Restore reads just what the rank owns then, from the shards that have it. memory is a pointer to
-// a slice of fixed-size elements without pointers, or a buffer of a device by InBuffer; a restore keeps its length, and
-// leaves alone what is in no box: ghosts are not saved. Every rank declares the array, with the same name, type and
-// dimensions. An element that no rank owns, or two do, fails Restore with an error that names the box and the ranks.
+// ProtectGlobal makes this rank's share of a global array part of every checkpoint, so that any number of ranks can
+// restore an epoch. Restore reads only the elements that the rank owns then. memory is a pointer to a slice of
+// fixed-size elements without pointers, or a buffer of a device by InBuffer. A restore keeps its length and changes
+// only elements in boxes: ghosts are not saved. Every rank declares the array, with the same name, type and dimensions.
+// An element that no rank owns, or two do, fails Restore with an error that names the box and the ranks.
 //
-// An epoch is restored by another number of ranks if Options.Elastic is set, if everything is protected by
-// ProtectGlobal, ProtectReplicated or ProtectItems, and if no message was in flight: see Options.Elastic. It is local,
+// Another number of ranks can restore an epoch under three conditions: Options.Elastic is set, everything is protected
+// by ProtectGlobal, ProtectReplicated or ProtectItems, and no message was in flight (see Options.Elastic). It is local,
 // and called before Restore as Protect is. What cannot be is a *ProtectError.
 func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
 	return c.protect(name, memory, func() error {
@@ -65,24 +65,23 @@ func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
 	})
 }
 
-// ProtectReplicated is Protect for a value that is the same on all ranks, like a step counter: it is stored once, or
-// with every rank if it is small, and an epoch can be restored by any number of ranks. x is what Protect takes, apart
-// from devices. The ranks' bytes are compared at each checkpoint, which fails where they differ.
+// ProtectReplicated protects a value that is the same on all ranks, like a step counter. It is stored once, or with
+// every rank if it is small, and any number of ranks can restore it. x is a value that Protect takes, but no device.
+// The ranks' bytes are compared at each checkpoint, which fails where they differ.
 func (c *Checkpointer) ProtectReplicated(name string, x any) error {
 	return c.protect(name, x, func() error { return c.state.AddReplicated(name, x, c.topo.Rank == 0) })
 }
 
-// Changing says how an array is divided whose dimensions, or whose division among the ranks, change while the program
-// runs: an adaptive mesh, particles that move from rank to rank, a series that grows.
+// Changing describes the division of an array whose dimensions, or whose division among the ranks, change while the
+// program runs: an adaptive mesh, particles that move from rank to rank, a series that grows.
 type Changing struct {
-	// Now returns the array as it is, and what this rank has of it. It is called while the program waits in a Point
-	// that takes a checkpoint, and must not send or receive. The ranks return the same dimensions, or all of them a
-	// List.
+	// Now returns the array as it is, and this rank's part. It is called while the program waits in a Point that takes
+	// a checkpoint, and must not send or receive. The ranks return the same dimensions, or all of them a List.
 	Now func() Array
 
-	// Restored returns what this rank is to have of the array that is being restored, of the dimensions of the epoch.
-	// It is called in Restore, once for each epoch that is tried, and is better a function of what it is given alone.
-	// An error fails Restore. Nil: with as many ranks as the epoch has, each gets what it had; with others, the first
+	// Restored returns the part that this rank is to have of the array in the epoch, which has the dimensions of the
+	// epoch. Restore calls it once for each epoch that it tries. Its result should depend only on its arguments. An
+	// error fails Restore. Nil: with as many ranks as the epoch has, each gets its part again; with others, the first
 	// dimension is divided evenly. Then the boxes lie in memory one after the other, without ghosts.
 	Restored func(was SavedArray) (Array, error)
 }
@@ -91,18 +90,18 @@ type Changing struct {
 type SavedArray struct {
 	Dims  []int
 	Ranks int   // that wrote the epoch
-	Boxes []Box // what this rank had, packed in memory, if as many ranks wrote the epoch; else nil
+	Boxes []Box // this rank's part in the epoch, packed in memory, if as many ranks wrote it; else nil
 }
 
-// ProtectChanging is ProtectGlobal for an array whose dimensions or division change. memory is a pointer to a slice, or
-// InBufferAt of a pointer to a buffer: the slice and the buffer may be others at each checkpoint.
+// ProtectChanging protects a global array whose dimensions or division change. memory is a pointer to a slice, or
+// InBufferAt of a pointer to a buffer: each checkpoint may find another slice or buffer there.
 //
 // Restore gives the slice the length that the array takes, in new memory where it was shorter. A buffer that is too
 // small is replaced by a new one without a name, and released: take slices and buffers from their variables after
 // Restore, and set kernel arguments then.
 //
-// Each checkpoint compares what the ranks declare. It fails where they say other dimensions, or boxes do not fit
-// together. Restore fails on all ranks if what Restored returns does not have each element once.
+// Each checkpoint compares the declarations of the ranks. It fails where they say other dimensions, or boxes do not fit
+// together. Restore fails on all ranks if the results of Restored do not have each element once.
 func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) error {
 	return c.protect(name, memory, func() error {
 		if a.Now == nil {
@@ -120,10 +119,10 @@ func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) erro
 	})
 }
 
-// ProtectList makes this rank's elements of a list that all ranks have together part of every checkpoint: particles,
-// say, whose number differs from rank to rank and from step to step. list is a pointer to a slice. With the same number
-// of ranks Restore gives each what it had; with another, each gets an equal share of all elements, in their order, to
-// send on to where they belong. It is ProtectChanging of a List.
+// ProtectList protects this rank's elements of a list that is spread over all ranks: particles, say, whose number
+// differs from rank to rank and from step to step. list is a pointer to a slice. With the same number of ranks Restore
+// gives each rank its own elements. With another number each gets an equal share of all elements, in their order, and
+// the program sends them to the ranks that need them. It is ProtectChanging of a List.
 func (c *Checkpointer) ProtectList(name string, list any) error {
 	v := reflect.ValueOf(list)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Slice {
@@ -134,7 +133,7 @@ func (c *Checkpointer) ProtectList(name string, list any) error {
 	return c.ProtectChanging(name, Changing{Now: func() Array { return List(v.Elem().Len()) }}, list)
 }
 
-// divisionOf is this rank's share of an array of an epoch.
+// divisionOf returns this rank's share of an array of an epoch.
 func (c *Checkpointer) divisionOf(of *Changing, saved *layout.Array, ranks int,
 	mine []layout.Part) (d arrays.Division, err error) {
 	was := SavedArray{Dims: narrow(saved.Dims), Ranks: ranks, Boxes: packed(mine)}
@@ -162,9 +161,9 @@ func (c *Checkpointer) divisionOf(of *Changing, saved *layout.Array, ranks int,
 }
 
 // InBuffer says that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
-// checkpoint packs the rank's boxes within the device where there is free memory, else it brings them to the host; a
-// restore writes them to the buffer from pieces of 8 MiB. What the array holds may come from host memory, and go there,
-// at another start. The buffer is not released while the Checkpointer is open. A device that is protected itself, with
+// checkpoint packs the rank's boxes within the device if it has free memory, else it copies them to the host. A restore
+// writes them to the buffer in pieces of 8 MiB. Another start may have the array in host memory: both read the same
+// checkpoints. The buffer is not released while the Checkpointer is open. A device that is protected itself, with
 // Protect, has all its buffers in the epoch already, so an array on it is refused.
 func InBuffer[T any](b *gpustate.Buffer) any {
 	return arrays.DeviceMemory{Buffer: b, Elem: reflect.TypeFor[T]()}
@@ -176,21 +175,21 @@ func InBufferAt[T any](b **gpustate.Buffer) any {
 	return arrays.DeviceMemory{At: b, Elem: reflect.TypeFor[T]()}
 }
 
-// ItemKey is what items are found by. Keys are unique among the items of all ranks.
+// ItemKey identifies an item. Keys are unique among the items of all ranks.
 type ItemKey interface {
 	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~string
 }
 
-// ProtectItems makes this rank's items of a set, such as the patches of an adaptive mesh or the particles of a cell,
-// part of every checkpoint, so that an epoch can be restored by any number of ranks. V is a fixed-size value without
-// pointers, or a slice of such values. Every rank declares the set with the same name and types, even without an
-// item. A key that two ranks have fails each checkpoint.
+// ProtectItems makes this rank's items of a set part of every checkpoint, so that any number of ranks can restore an
+// epoch. Items are the patches of an adaptive mesh, say, or the particles of a cell. V is a fixed-size value without
+// pointers, or a slice of such values. Every rank declares the set with the same name and types, even without an item.
+// A key that two ranks have fails each checkpoint.
 //
-// At a restart each item goes to the rank that owner returns for the number of ranks; HashOwner spreads them
-// evenly. Restore asks the rule for every key on every rank, so its answer must depend on the key and the number of
-// ranks alone: it fails if an answer is no rank, or if answers differ between the ranks.
-// Without a rule the items stay with their rank if the number of ranks is the same; else rank r of p goes to r·q/p
-// of q. Restore replaces the map, and gives each slice memory of its own. An attempt that fails leaves the map alone.
+// At a restart each item goes to the rank that owner returns for the number of ranks; HashOwner spreads them evenly.
+// Restore asks the rule for every key on every rank, so its answer must depend only on the key and the number of ranks.
+// Restore fails if an answer is no rank, or if the ranks' answers differ. Without a rule the items stay with their rank
+// if the number of ranks is the same; else rank r of p goes to r·q/p of q. Restore replaces the map, and gives each
+// slice memory of its own. An attempt that fails leaves the map alone.
 //
 // It is local, and called before Restore as Protect is. What cannot be is a *ProtectError. A Point that takes a
 // checkpoint sorts the keys: about 0.3 µs for each item, while the program waits. All ranks' keys are in the epoch's
@@ -206,7 +205,7 @@ func ProtectItems[K ItemKey, V any](c *Checkpointer, name string, items *map[K]V
 	})
 }
 
-// keyOf is a key as the program has it.
+// keyOf returns a key as the program has it.
 func keyOf[K ItemKey](k layout.Key) (key K) {
 	switch v := reflect.ValueOf(&key).Elem(); {
 	case v.Kind() == reflect.String:
@@ -219,8 +218,8 @@ func keyOf[K ItemKey](k layout.Key) (key K) {
 	return key
 }
 
-// HashOwner is an owner rule that spreads keys over the ranks by their hash. It is the same on all machines and in all
-// releases.
+// HashOwner returns an owner rule that spreads keys over the ranks by their hash. It is the same on all machines and in
+// all releases.
 func HashOwner[K ItemKey](key K, ranks int) int {
 	h := fnv.New64a()
 	switch v := reflect.ValueOf(key); {

@@ -22,15 +22,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// A Proxy is the Checkpointer of a rank whose program is another process, and speaks another language:
-// holdfast node calls it in the program's place. What is protected is a *program.Array, signals come from the
-// Program, and all ranks stop at the same Point, which they come to equally often, unless the program's
-// messages are counted. Programs in Go have no use for it.
+// A Proxy is the Checkpointer of a rank whose program is another process, and speaks another language: holdfast node
+// calls it in the program's place. Protected state is a *program.Array, and signals come from the Program. Unless the
+// program's messages are counted, all ranks stop at the same Point, which each must reach equally often. Programs in Go
+// have no use for it.
 type Proxy struct{ *Checkpointer }
 
 // Program is one rank of a program in another process, as the node daemon sees it. The program promises that at a point
-// no message of its own is in flight, and that all its ranks reach equally many points: so all ranks stop at
-// the same one. A program whose messages are counted, by libholdfast-mpi, promises nothing.
+// no message of its own is in flight, and that all its ranks reach equally many points. So all ranks stop at the same
+// point. A program whose messages are counted, by libholdfast-mpi, promises nothing.
 type Program interface {
 	Rank() int
 	Size() int
@@ -47,7 +47,7 @@ type Program interface {
 	// every point that has passed.
 	Arm(armed bool)
 
-	// Points is how many points the rank has come to.
+	// Points is the number of points that the rank has reached.
 	Points() uint64
 
 	// Messages is its message layer, or nil if nothing counts its messages. An Exchange is collective over the ranks.
@@ -59,13 +59,13 @@ type Program interface {
 	// Previous is the epoch that the previous start has left in memory of this rank; nil: none. It is called once.
 	Previous() *storage.MemoryShard
 
-	// FreePrevious frees what Previous returned: nothing is read from there any more.
+	// FreePrevious frees the result of Previous, which the caller no longer reads.
 	FreePrevious()
 
 	program.Memory
 }
 
-// SavedEpoch is what this rank saved in an epoch, by name.
+// SavedEpoch has this rank's saved state in an epoch, by name.
 type SavedEpoch struct {
 	Epoch storage.Epoch
 	Saved map[string]program.SavedArray
@@ -87,7 +87,7 @@ func OpenProxy(ctx context.Context, p Program, opt Options) (*Proxy, error) {
 	return &Proxy{c}, nil
 }
 
-// exchanges is how the drains of the ranks reach each other.
+// exchanges returns how the drains of the ranks reach each other.
 func (c *Checkpointer) exchanges() program.Exchange {
 	n := 0
 	return func(ctx context.Context, mine []byte) (all [][]byte, err error) {
@@ -97,7 +97,7 @@ func (c *Checkpointer) exchanges() program.Exchange {
 	}
 }
 
-// contents are the bytes of the ranks, in their order.
+// contents returns the bytes of the ranks, in their order.
 func contents(blobs []cut.Blob) (all [][]byte) {
 	for _, b := range blobs {
 		all = append(all, b.Data)
@@ -119,7 +119,7 @@ func (r overProgram) Meet(limit time.Duration, _ *slog.Logger) error {
 	return err
 }
 
-// memory is where captures go: nil for that of this process.
+// memory returns where captures go: nil for that of this process.
 func (c *Checkpointer) memory() program.Memory {
 	if c.main.foreign == nil {
 		return nil
@@ -167,10 +167,9 @@ func (o Options) OfStart(s program.Start) Options {
 	return o
 }
 
-// Named returns the options of the checkpoints that a program takes under a name of its own, beside those of its
-// Points, which c takes: their directories are below those of the job and belong to the same run, and nothing but the
-// program asks for them. They inherit the options listed here. keep is how many are kept; 0 means as many as of the
-// others. Local.
+// Named returns the options of checkpoints that a program takes under a name of its own, in addition to those of its
+// Points, which c takes. Their directories are below those of the job and belong to the same run. Only the program asks
+// for them. They inherit the options listed here. keep is the number that is kept; 0 means as many as c keeps. Local.
 func (c *Proxy) Named(name string, keep int) Options {
 	of, below := &c.opt, "name."+name
 	o := Options{
@@ -203,8 +202,8 @@ func (c *Proxy) ProtectGlobal(name string, a *program.Array) error {
 	return c.protect(name, a, func() error { return c.state.AddForeign(name, a) })
 }
 
-// AbortDuring is Abort from another goroutine than that of the calls. A call under way stops waiting; what it uses is
-// freed when idle is closed, which means that no call is under way any more. Local.
+// AbortDuring aborts from another goroutine than the one in a call. A call under way stops waiting. Its memory is freed
+// when idle is closed: then no call is under way any more. Local.
 func (c *Proxy) AbortDuring(why error, idle <-chan struct{}) { c.abort(why, idle) }
 
 // SkipRestore lets the first Point pass without a Restore: the program has its state, or gets it in another way. Local,
@@ -281,8 +280,8 @@ func (c *Proxy) RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error)
 	return c.Restore(ctx)
 }
 
-// Verify reads this rank's shard of an epoch of SavedEpochs. What is damaged at one level counts only if no other
-// place has it right. Local.
+// Verify reads this rank's shard of an epoch of SavedEpochs. Damage at one level counts only if no other place has a
+// good copy. Local.
 func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 	sh, err := c.levels.store.Fetch(ctx, e)
 	if err != nil {
@@ -295,9 +294,9 @@ func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 	return sh.Verify(ctx)
 }
 
-// Newest is what this rank saved in the epoch that Restore will restore, or one of another number of ranks in its
-// place, unless that turns out to be damaged; the zero Epoch if there is none. It is called before Restore, and waits
-// until all ranks have called it or Restore.
+// Newest returns this rank's saved state in the epoch that Restore will restore unless it is damaged, or that of a rank
+// in its place if another number of ranks wrote the epoch. Without an epoch it returns the zero Epoch. It is called
+// before Restore, and waits until all ranks have called it or Restore.
 func (c *Proxy) Newest(ctx context.Context) (SavedEpoch, error) {
 	list, err := c.choose(ctx)
 	if err != nil || len(list) == 0 {

@@ -30,7 +30,7 @@ type record struct {
 // eventsOff is the value of Options.Events that switches the log off.
 const eventsOff = "off"
 
-// eventsDir is the directory of the event logs of all runs; may be empty.
+// eventsDir returns the directory of the event logs of all runs; may be empty.
 func (o *Options) eventsDir() string {
 	if o.Events == eventsOff {
 		return ""
@@ -38,8 +38,8 @@ func (o *Options) eventsDir() string {
 	return filepath.Join(o.contactDir(), events.DirName)
 }
 
-// lastRun is the number of the newest run in the event logs that this rank sees. If the ranks of a node share a log,
-// the first of them looks.
+// lastRun returns the number of the newest run in the event logs that this rank sees. If the ranks of a node share a
+// log, the first of them looks.
 func (c *Checkpointer) lastRun(key control.Key) uint64 {
 	dir := c.opt.eventsDir()
 	if n := c.logNode(key); dir == "" || n != nil && n.First != c.topo.Rank {

@@ -30,21 +30,17 @@ import (
 // The device programs of the checkpoint are built while it is read, so a program
 // that asks for its gpustate programs and kernels after Restore restarts sooner.
 //
-// An epoch takes effect when all ranks have read their shards: a failed attempt leaves
-// no trace in protected memory, devices, windows, requests and mailboxes, and the
-// program's own UnmarshalBinary and LoadFrom run only after all ranks agree that all
-// bytes are intact. To be able to undo, Restore saves the previous contents in the
-// memory of the captures. If Options.MaxPool leaves no room for that, Restore verifies
-// all bytes first and reads them after the vote.
+// An epoch takes effect when all ranks have read their shards. A failed attempt leaves no trace in protected memory,
+// devices, windows, requests and mailboxes. The program's own UnmarshalBinary and LoadFrom run only after all ranks
+// agree that all bytes are intact. To be able to undo, Restore saves the previous contents in the memory of the
+// captures. If Options.MaxPool leaves no room for that, Restore verifies all bytes first and reads them after the vote.
 //
-// ctx bounds reading, not the waiting for other ranks: where it ends on one, Restore fails on
-// all of them. Errors are the same on all ranks: *NoCommonEpochError when checkpoints exist
-// but none for all, *LostEpochsError when there were some and none is found, *SkippedEpochsError
-// when all were left out, one that names the array when what the ranks declare of arrays does not fit together,
-// *RestoreError with the reasons when all of them failed to load, or
-// the newest does not hold what the program protects (then no older one is tried: the
-// checkpoints are well, the program differs), or a device was lost. Protected state is unchanged, except for what
-// the error names; the program should end.
+// ctx bounds reading, not the wait for other ranks: if it ends on one rank, Restore fails on all. Errors are the same
+// on all ranks. *NoCommonEpochError: checkpoints exist, but none that all ranks have. *LostEpochsError: there were
+// checkpoints, and none is found. *SkippedEpochsError: all were left out. An error that names an array: the ranks'
+// declarations contradict each other. *RestoreError, with the reasons: all checkpoints failed to load, or a device was
+// lost, or the newest does not hold the protected state of this program. In the last case no older one is tried, since
+// the program differs. Protected state is unchanged, except for the names in the error; the program should end.
 func (c *Checkpointer) Restore(ctx context.Context) (bool, error) {
 	if c.main.Closed.Load() {
 		return false, ErrClosed

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Stats is what this rank has seen of its checkpoints.
+// Stats has this rank's figures of its checkpoints.
 type Stats struct {
 	Epochs  []EpochStats // those cut or given up since Open, oldest first; the last 64
 	Restore RestoreStats // zero on a first start
@@ -25,7 +25,7 @@ type EpochStats struct {
 	PutOff       int           // cuts before it that were put off because messages were in flight
 	Rounds       int           // freezes that were tried
 	Releases     int           // times that this rank was let go from a Point to the next
-	Drain        time.Duration // exchanging counts and receiving what was in flight
+	Drain        time.Duration // exchanging counts and receiving messages in flight
 	Capture      time.Duration // copying the state
 	// all that the program waited: Waited, Drain, Capture and, without a pool, writing
 	Blocked time.Duration
@@ -215,7 +215,7 @@ func (t *statistics) putOff() {
 	t.notify()
 }
 
-// putOffs is how many cuts were put off since the last that was not.
+// putOffs returns how many cuts were put off since the last that was not.
 func (t *statistics) putOffs() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,14 +246,14 @@ func (t *statistics) restore(r RestoreStats) {
 	t.notify()
 }
 
-// restoredFrom is the level of Restore; empty before it.
+// restoredFrom returns the level of Restore; empty before it.
 func (t *statistics) restoredFrom() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.s.Restore.Level
 }
 
-// copyTime is the time that copying an epoch from one level to the next will take, by the newest earlier copy; 0
+// copyTime returns the time that copying an epoch from one level to the next will take, by the newest earlier copy; 0
 // without one.
 func (t *statistics) copyTime(e storage.Epoch, from, to string) time.Duration {
 	t.mu.Lock()

@@ -71,7 +71,7 @@ func (c *Checkpointer) working() []job.Work {
 	return out
 }
 
-// rankStatus is the state of this rank's background work and epochs, for status.
+// rankStatus returns the state of this rank's background work and epochs, for status.
 func (c *Checkpointer) rankStatus() job.RankStatus {
 	st := job.RankStatus{Work: c.working()}
 	if c.main.foreign != nil {
@@ -192,7 +192,7 @@ func (c *Checkpointer) nodeLoss(all *Stats, now time.Time) *job.LossStatus {
 	return loss
 }
 
-// status is the epoch in plain data.
+// status returns the epoch in plain data.
 func (es *EpochStats) status() *job.EpochStatus {
 	e := &job.EpochStatus{Epoch: uint64(es.Epoch), Bytes: es.Bytes, BlockedSeconds: es.Blocked.Seconds(),
 		PutOff: es.PutOff, DurableSeconds: map[string]float64{}, Skipped: map[string]uint64{}}

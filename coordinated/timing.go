@@ -79,7 +79,8 @@ func (o *Options) timing() timing {
 	return timing{from: "the program's Options have neither Interval nor MTBF"}
 }
 
-// Timing says for people when checkpoints are taken by the clock, and what says so. An empty text says that none are.
+// Timing describes when checkpoints are taken by the clock, and the setting behind that. An empty text says that none
+// are.
 func (o *Options) Timing() string {
 	t := o.timing()
 	switch {

@@ -9,16 +9,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// memory is what all memory objects have in common.
+// memory is the common part of all memory objects.
 type memory struct{ item }
 
 // Linear is memory that is addressed by byte: *Buffer and *Shared.
 type Linear interface{ linear() item }
 
-// Name is the object's name, empty if it has none.
+// Name returns the object's name, empty if it has none.
 func (m memory) Name() string { return m.e.Record.Name }
 
-// Bytes is the object's size.
+// Bytes returns the object's size.
 func (m memory) Bytes() int { return int(m.e.Record.Mem.Bytes) }
 
 // Restored reports whether the last Restore gave the object its bytes. A program that
@@ -38,7 +38,7 @@ type Buffer struct{ memory }
 
 func (b *Buffer) linear() item { return b.item }
 
-// Access says what kernels do with a memory object.
+// Access is the use that kernels make of a memory object: reading, writing or both.
 type Access = driver.Access
 
 // The access modes. Some devices place memory that kernels only read better.
@@ -71,9 +71,8 @@ func obtainBytes[T any](d *Device, name string, want record.Mem, wrap func(item)
 	})
 }
 
-// SubAlign is what the offset of a sub-buffer must be a multiple of. It is the
-// strictest of the known devices, so that a program that runs on one of them
-// restores on all.
+// SubAlign divides the offset of every sub-buffer. It is the strictest of the known devices, so that a program that
+// runs on one of them restores on all.
 const SubAlign = 4096
 
 // Sub gives the range of b from off on as a buffer of its own: no copy, the
@@ -107,10 +106,9 @@ func (b *Buffer) SubFor(name string, off, bytes int, a Access) (*Buffer, error) 
 		func(have *record.Object) error { return equal(*have.Mem == want) })
 }
 
-// Shared is memory that the host uses without transfers while it is mapped:
-// coarse-grained SVM in OpenCL, managed memory in CUDA, a mapped buffer on
-// devices that have neither and with NVIDIA's OpenCL. Its address changes with restore and migration, so
-// its contents must not hold addresses.
+// Shared is memory that the host uses without transfers while it is mapped. It is coarse-grained SVM in OpenCL, managed
+// memory in CUDA, and a mapped buffer on devices that have neither and with NVIDIA's OpenCL. Its address changes with
+// restore and migration, so its contents must not hold addresses.
 type Shared struct {
 	memory
 	mu sync.Mutex // after Queue.mu; guards Entry.Mapped
@@ -144,7 +142,7 @@ func (q *Queue) Map(s *Shared) (b []byte, err error) {
 	return b, err
 }
 
-// Unmap ends Map: commands issued afterwards see what the host wrote.
+// Unmap ends Map: commands issued afterwards see the host's writes.
 func (q *Queue) Unmap(s *Shared) error {
 	return q.onShared("unmap", s, func() error {
 		if s.e.Mapped == nil {
@@ -186,7 +184,7 @@ func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
 		func(i item) *HostBuffer { return &HostBuffer{memory{i}} })
 }
 
-// Host is the memory of the buffer. It must not be used after Release.
+// Host returns the memory of the buffer. It must not be used after Release.
 func (h *HostBuffer) Host() []byte { return h.e.Host.Bytes }
 
 // Release unpins and unmaps the memory when the commands that were issued are

@@ -38,16 +38,15 @@ type Capture = checkpoint.Capture
 //	Bytes int64
 type Content = checkpoint.Content
 
-// HashBytes is how much of a content one Hash is of; the last one of a content may be of less.
+// HashBytes is the length of a chunk that one Hash covers; the last chunk of a content may be shorter.
 const HashBytes = chunkhash.Bytes
 
-// Hash is 128 bits of a chunk of a content. Two chunks of one length and with equal hashes of one
-// Device in one process have the same bytes: another result has a probability below 2^-126 for each
-// comparison, whatever the bytes are. The zero Hash is that of no chunk: nothing is known.
+// Hash is 128 bits of a chunk of a content. Two chunks of one length and with equal hashes of one Device in one process
+// have the same bytes: another result has a probability below 2^-126 for each comparison, whatever the bytes are. No
+// chunk has the zero Hash: it means unknown.
 type Hash = chunkhash.Sum
 
-// StateBytes is the sum of the bytes of all memory objects: what a capture holds
-// at most, besides its record.
+// StateBytes returns the sum of the bytes of all memory objects: the most that a capture holds, besides its record.
 func (d *Device) StateBytes() int64 {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -63,12 +62,10 @@ func (d *Device) StateBytes() int64 {
 // Capture waits for all commands and takes the state of the device. Calls on
 // the device's objects wait meanwhile.
 //
-// Bytes go into free device memory when there is room, which takes a hundredth of
-// the time of copying them to the host; the rest goes into host memory. alloc gives
-// that host memory: as many bytes as asked for, which belong to the capture until
-// Release, or nil when it has no more; then the capture allocates memory. Give
-// memory that has been used before: the first use of pages costs more than the
-// copy.
+// Bytes go into free device memory when there is room, in a hundredth of the time of a copy to the host. The rest goes
+// into host memory. alloc returns that memory, of the length that it is asked for. It belongs to the capture until
+// Release. If alloc returns nil, the capture allocates memory. Give memory that has been used before: the first use of
+// pages costs more than the copy.
 //
 // When ctx ends while commands are still running, Capture returns its cause and the
 // program continues. When a restart could not tell the objects apart, the error
@@ -94,17 +91,15 @@ func (d *Device) LimitShadow(bytes int64) {
 	d.state.Limit = bytes
 }
 
-// Mark is the state of a device before a Restore: Undo takes back what was restored
-// since. The caller releases it.
+// Mark is the state of a device before a Restore: Undo reverses the restores since then. The caller releases it.
 type Mark struct {
 	d      *Device
 	record []byte
 	before *Capture // nil: nothing had written to the device's memory
 }
 
-// Mark records the state of the device. It is cheap as long as the program has issued
-// no command and restored nothing, as is usual before a Restore; otherwise it costs a
-// Capture, with alloc for the host memory.
+// Mark records the state of the device. It is cheap as long as the program has issued no command and restored nothing,
+// which is usual before a Restore. Otherwise it costs a Capture, with alloc for the host memory.
 func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
@@ -161,34 +156,32 @@ func (m *Mark) Release() error {
 	return m.before.Release()
 }
 
-// Restore brings the objects and bytes of a capture to this device: into the objects that the
-// program has made already, and into new ones for the rest, which the program gets when it asks
-// for them. Objects are found by name or, without one, by the order in which the program makes
-// those of a kind, including released ones. A capture of this very device finds its own objects,
-// whatever their names are now. An object that the program has released since the capture is there
-// again for the kernels that use it; the program gets it by its name, without a name it does not.
-// Objects that the capture did not hold stay as they are. Kernels get the arguments that they had.
-// An existing program keeps its source, so a restart may bring a corrected one. Objects that an
-// earlier Restore made and the program has not asked for are released first.
+// Restore brings the objects and bytes of a capture to this device. It fills the objects that the program has made
+// already, and makes new ones for the rest. The program gets those when it asks for them. Objects are found by name or,
+// without one, by the order in which the program makes those of a kind, including released ones. A capture of this very
+// device finds its own objects, whatever their names are now. An object that the program has released since the capture
+// is there again for the kernels that use it. The program gets it by its name; without a name it does not. Objects that
+// the capture did not hold stay as they are. Kernels get the arguments that they had. An existing program keeps its
+// source, so a restart may bring a corrected one. Objects that an earlier Restore made and the program has not asked
+// for are released first.
 //
 // A program whose binary form this device does not load is built from its source, if it
 // has one: BuiltFromSource lists it.
 //
-// rec is what Capture.Record gave. read fills dst with bytes of content i from off
-// on; it is called from several goroutines at once, for less than 8 MiB per call.
+// rec is the result of Capture.Record. read fills dst with bytes of content i from off on; several goroutines call it
+// at once, for less than 8 MiB per call.
 //
-// Every object of the record is checked first: a limit of this device, a program
-// without a source for it, or an existing object that differs is an *ObjectError
-// before anything changes. After a later failure, objects that Restore made are
+// Every object of the record is checked before anything changes. A limit of this device, a program without a source for
+// it, or an existing object that differs is an *ObjectError. After a later failure, objects that Restore made are
 // released, and the bytes of those that the program made are undefined.
 func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
 	return d.restoring(ctx, rec, func(r *record.Record) error { return d.state.Restore(ctx, r, read, nil) })
 }
 
-// RestoreHashed is Restore, and then, before the program can change anything, computes the hashes of what it restored,
-// for each content of the record in order: those that Hashes gives of a later capture of the same bytes. Chunks that no
-// capture has in device memory have the zero Hash. The result is nil where the device cannot compute them: nothing is
-// known then, and the restore is as good. Cost: one pass over the restored device memory, by the device.
+// RestoreHashed restores, and before the program can change anything it hashes each content of the record, in order.
+// Hashes of a later capture of the same bytes returns the same. Chunks that no capture has in device memory have the
+// zero Hash. The result is nil where the device cannot compute them: nothing is known then, and the restore is as good.
+// Cost: one pass over the restored device memory, by the device.
 func (d *Device) RestoreHashed(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) (
 	hashes [][]Hash, err error) {
 	err = d.restoring(ctx, rec, func(r *record.Record) (err error) {
@@ -227,7 +220,7 @@ type RecordedContent struct {
 	Kind string // "buffer", "image", "shared buffer", "host buffer" or "program variable"
 }
 
-// RecordedContents reads off the record of a Capture what its Contents are, in their order, without a device.
+// RecordedContents returns the Contents that the record of a Capture lists, in their order, without a device.
 func RecordedContents(b []byte) ([]RecordedContent, error) {
 	r, err := record.Decode(b)
 	if err != nil {
@@ -240,8 +233,8 @@ func RecordedContents(b []byte) ([]RecordedContent, error) {
 	return out, nil
 }
 
-// Share is what is taken of a buffer: boxes of its bytes. Together they are one content without gaps, box after box,
-// each with its rows and slices one after the other.
+// Share is a part of a buffer: boxes of its bytes. Together they are one content without gaps, box after box, each with
+// its rows and slices one after the other.
 type Share struct {
 	Buffer *Buffer
 	Boxes  []Placed
@@ -262,7 +255,7 @@ func (s *Share) Bytes() (n int64) {
 	return n
 }
 
-// areas are the share's boxes.
+// areas returns the share's boxes.
 func (s *Share) areas() []object.Area {
 	list := make([]object.Area, len(s.Boxes))
 	for i, p := range s.Boxes {
@@ -280,7 +273,7 @@ func lowShares(shares []Share) []checkpoint.Share {
 	return list
 }
 
-// Device is the device that the memory is on.
+// Device returns the device that the memory is on.
 func (m memory) Device() *Device { return m.dev }
 
 // CaptureShares is Capture of shares of buffers, and of nothing else: content i is share i, and there is no record.
@@ -307,7 +300,7 @@ func (w *ShareWriter) Write(b *Buffer, at Layout, size Box, src []byte, from Lay
 }
 
 // WriteShares stops the device as Capture does and has fill write to its buffers, which then count as restored. The
-// writer is of no use afterwards. After an error the bytes of what was written are undefined.
+// writer is of no use afterwards. After an error the bytes that were to be written are undefined.
 func (d *Device) WriteShares(ctx context.Context, fill func(w *ShareWriter) error) error {
 	return d.writeShares(ctx, true, fill)
 }
@@ -320,15 +313,15 @@ func (d *Device) writeShares(ctx context.Context, known bool, fill func(w *Share
 	return d.state.Writing(known, func(w *checkpoint.Writer) error { return fill(&ShareWriter{w}) })
 }
 
-// ShareMark is what shares of buffers held: Undo brings it back. The caller releases it.
+// ShareMark has the contents of shares of buffers: Undo brings them back. The caller releases it.
 type ShareMark struct {
 	d      *Device
 	shares []Share
 	before *Capture // nil: nothing had written to the device's memory
 }
 
-// MarkShares notes what shares of buffers hold. Like Mark it is cheap as long as nothing has written to the device's
-// memory; otherwise it costs a CaptureShares, with alloc for the host memory.
+// MarkShares notes the contents of shares of buffers. Like Mark it is cheap as long as nothing has written to the
+// device's memory; otherwise it costs a CaptureShares, with alloc for the host memory.
 func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*ShareMark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err

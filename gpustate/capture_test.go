@@ -175,7 +175,7 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// capturedTwo is a device with a capture of two buffers of n bytes, of ones and of twos, whose shadow is on it.
+// capturedTwo returns a device with a capture of two buffers of n bytes, of ones and of twos, whose shadow is on it.
 func capturedTwo(t *testing.T, info driver.Info, n int) (*fake.Library, *Device, *Queue, *Capture) {
 	t.Helper()
 	lib := &fake.Library{Infos: []driver.Info{info}}

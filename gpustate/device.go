@@ -23,7 +23,7 @@ type Device struct {
 	lending lending
 	lent    atomic.Bool // foreign code has had handles
 
-	// making serialises what changes the set of objects.
+	// making serialises changes of the set of objects.
 	making sync.Mutex
 	state  checkpoint.State // its table is guarded by making, its driver by mu
 	pinned map[*checkpoint.Pin]struct{}
@@ -39,7 +39,7 @@ type Device struct {
 
 	lost   chan struct{} // closed when the device is lost
 	lose   sync.Once
-	opened atomic.Pointer[Select] // what the device was chosen by
+	opened atomic.Pointer[Select] // the selection of the device
 }
 
 func newDevice(drv driver.Device) *Device {
@@ -196,8 +196,8 @@ func own[T any](d *Device, e *object.Entry, wrap func(item) T) T {
 	return e.Public.(T)
 }
 
-// obtain returns the program's object that o describes, or makes it. same decides
-// whether an object that exists is what the caller asks for.
+// obtain returns the program's object that o describes, or makes it. same decides whether an existing object is the one
+// that the caller asks for.
 func obtain[T any](d *Device, o record.Object, parent *object.Entry, wrap func(item) T,
 	same func(have *record.Object) error) (t T, err error) {
 	d.making.Lock()
@@ -261,7 +261,7 @@ func (d *Device) getOrMake(o record.Object, parent *object.Entry, same func(have
 	return fresh, nil
 }
 
-// equal reports whether what exists is what the caller asks for.
+// equal reports whether the existing object is the one that the caller asks for.
 func equal(same bool) error {
 	if !same {
 		return ErrConflict
@@ -269,8 +269,7 @@ func equal(same bool) error {
 	return nil
 }
 
-// drop releases an object. What others are made from stays until they are
-// released too.
+// drop releases an object. An object stays until all objects made from it are released.
 func (d *Device) drop(e *object.Entry) error {
 	if object.IsVariable(&e.Record) {
 		return e.Fail("release", fmt.Errorf("it comes and goes with its program: %w", ErrUnsupported))

@@ -1,7 +1,5 @@
-// Package gpustate is a layer over GPU APIs that records the objects a program
-// makes, so that a checkpoint can hold them and a restart can make them again,
-// on the same device or on another one: another index, another vendor, another
-// API.
+// Package gpustate is a layer over GPU APIs that records the objects of a program. A checkpoint can hold them, and a
+// restart can make them again, on the same device or on another one: another index, another vendor, another API.
 //
 // # Terms
 //
@@ -15,37 +13,31 @@
 //
 // # Promises
 //
-// Objects have names and are get-or-create: the line that makes a buffer on the first
-// start finds it after a restore. A name is the object's identity: a program that
-// releases a restored object discards its contents. Objects without a name are
-// identified by the order in which the program asks for objects of their kind (for
-// kernels: of their program, for ranges: of their buffer), including those that it has
-// released. Make them in the same order at each start. A capture fails with
-// ErrIdentity, and names the object, when a restarted program has made an unnamed
-// memory object that the checkpoint did not hold instead of asking for one that it did
-// hold, or when a released object that others are made from has the name of another
-// one, in use or also released.
+// Objects have names and are get-or-create: the line that makes a buffer on the first start finds it after a restore. A
+// name is the object's identity: a program that releases a restored object discards its contents. Objects without a
+// name are identified by the order in which the program asks for objects of their kind, including released ones.
+// Kernels are counted for their program, ranges for their buffer. Make them in the same order at each start. A capture
+// fails with ErrIdentity, and names the object, in two cases. A restarted program has made a new unnamed memory object
+// instead of asking for one of the checkpoint. Or a released object from which others are made has the name of another
+// object.
 //
 // Kernels of a released program and ranges of a released buffer stay valid, in a
 // capture and after a restore or migration too.
 //
-// A failed call changes neither the object nor what a capture records of it.
+// A failed call changes neither the object nor its record in captures.
 //
-// The API's own handles are looked up at each call. A program's *Buffer or
-// *Kernel therefore stays valid when Restore or MigrateTo replaces what is
-// behind it.
+// The API's own handles are looked up at each call. A program's *Buffer or *Kernel therefore stays valid when Restore
+// or MigrateTo replaces the object of the driver.
 //
 // A capture waits for the commands that were issued and then holds exactly their
 // results. When Capture has returned, the program may overwrite, release or create
 // anything: the capture does not change.
 //
-// Restore and MigrateTo check every object of the record before they change the
-// first one; an object that the new device cannot hold or support is an error that
-// names it and both devices.
+// Restore and MigrateTo check every object of the record before they change the first one. If the new device cannot
+// hold or support an object, the error names it and both devices.
 //
-// Nothing here needs an SDK to build or a GPU library to start: libraries are
-// opened at the first use, and a missing one is an error that names the files
-// that were tried.
+// A build needs no SDK and a start no GPU library: libraries are opened at the first use. A missing one is an error
+// that names the files that were tried.
 //
 // # Calls
 //
@@ -56,12 +48,11 @@
 //
 // # Commands
 //
-// A Queue takes kernels (Launch), transfers with the host (Write, Read and their Async
-// forms), copies within the device (Copy), patterns (Fill), boxes of bytes whose rows and
-// slices lie apart (WriteRect, ReadRect, CopyRect), and for images WriteImage, ReadImage,
-// CopyImage, CopyFromImage, CopyToImage and FillImage. Marker tells when commands are
-// complete; Barrier also keeps back those behind it. Each takes the events that it waits
-// for and, unless it blocks, gives its own.
+// A Queue takes kernels (Launch), transfers with the host (Write, Read and their Async forms), copies within the device
+// (Copy) and patterns (Fill). WriteRect, ReadRect and CopyRect move boxes of bytes whose rows and slices lie apart. For
+// images there are WriteImage, ReadImage, CopyImage, CopyFromImage, CopyToImage and FillImage. Marker tells when
+// commands are complete; Barrier also keeps back those behind it. Each takes the events that it waits for and, unless
+// it blocks, gives its own.
 //
 // A kernel takes Null for a buffer that is none. WorkGroup asks the device about a kernel; Clone makes a kernel
 // with the same arguments.
@@ -69,50 +60,42 @@
 //
 // # Several devices
 //
-// Each Device has a context of its own. Queue.CopyFrom copies between two of them, of any
-// kind. Each device is captured for itself: a program whose devices must fit together
-// captures them while none of them works, as Points do.
+// Each Device has a context of its own. Queue.CopyFrom copies between two devices of any kind. Each device is captured
+// for itself: a program whose devices must fit together captures them while none of them works, as Points do.
 //
-// There are no user events here: what waits for the program is not issued before the
-// program says so, as package compat/cl does it, so that captures and moves, which wait for
-// all that was issued, never wait for the program.
+// There are no user events here: a command that waits for the program is issued only when the program says so (see
+// package compat/cl). Captures and moves wait for all issued commands, and so never for the program.
 //
 // # Building programs
 //
-// What NVRTC compiles is kept in the user's cache directory under holdfast/nvrtc,
-// or in the directory that HOLDFAST_BUILD_CACHE names ("off": nowhere), by source,
-// options, architecture and version of the compiler; programs that include files
-// are not cached. The OpenCL platforms and the CUDA driver (for PTX) have caches of
-// their own.
+// Results of NVRTC are kept in the user's cache directory under holdfast/nvrtc, or in the directory that
+// HOLDFAST_BUILD_CACHE names ("off": nowhere). The key is source, options, architecture and version of the compiler.
+// Programs that include files are not cached. The OpenCL platforms and the CUDA driver (for PTX) have caches of their
+// own.
 //
-// A binary form (PTX, cubin, SPIR-V) goes before the source. If the device of a
-// restart or a move does not load it, the source is built, which may round in another
-// order: Device.BuiltFromSource lists such programs with the driver's reason, and
-// Migration.FromSource those of a move. A program without a source for the API fails
-// with a *BuildError or ErrNoSource.
+// A binary form (PTX, cubin, SPIR-V) goes before the source. If the device of a restart or a move does not load it, the
+// source is built, which may round in another order. Device.BuiltFromSource lists such programs with the driver's
+// reason; Migration.FromSource lists those of a move. A program without a source for the API fails with a *BuildError
+// or ErrNoSource.
 //
 // # Variables of programs
 //
-// The __device__ and __managed__ variables of a CUDA program belong to its state:
-// they are captured, restored and moved, and so are __constant__ ones that Program.Variable
-// has given to be written. What a program keeps elsewhere outside of
-// memory objects is refused with ErrHidden when the program is made: memory that
-// kernels allocate, the variables of OpenCL C 2.0 at program scope, which
-// OpenCL neither reads nor writes, and those of a fatbin, whose images are compressed.
-// Move such data to a Buffer, or give the option Stateless if checkpoints do not need it.
+// The __device__ and __managed__ variables of a CUDA program belong to its state: they are captured, restored and
+// moved. So are __constant__ variables that the program has asked for by Program.Variable. Other state outside of
+// memory objects is refused with ErrHidden when the program is made. That is memory that kernels allocate, variables of
+// OpenCL C 2.0 at program scope, which OpenCL neither reads nor writes, and variables of a fatbin, whose images are
+// compressed. Move such data to a Buffer, or give the option Stateless if checkpoints do not need it.
 //
 // # Other code on the device
 //
-// Libraries such as cuBLAS and cgo of the program work on the same memory with the API's
-// own pointers, contexts and streams, which Device.Foreign lends for the time of a call;
-// captures and moves wait for that call and for what it enqueued. Adopt makes a Buffer of
-// memory that such code has allocated, AdoptQueue a Queue of its stream, AdoptContext a Device
-// of its context.
+// Libraries such as cuBLAS, and cgo of the program, work on the same memory with the API's own pointers, contexts and
+// streams. Device.Foreign lends these for the time of a call; captures and moves wait for that call and for the
+// commands that it enqueued. Adopt makes a Buffer of memory that such code has allocated, AdoptQueue a Queue of its
+// stream, AdoptContext a Device of its context.
 //
-// Collectives of such a library (NCCL) make a device wait for those of other ranks. Let the ranks
-// meet in a collective of MPI before each, as examples/allreduce does: without it one rank may
-// stand at a Point while another waits for it where no checkpoint can be taken. Communicators
-// and plans are made again when Foreign.Generation has changed.
+// Collectives of such a library (NCCL) make a device wait for other ranks' devices. Let the ranks meet in a collective
+// of MPI before each, as examples/allreduce does. Without it one rank may stand at a Point while another waits for it
+// where no checkpoint can be taken. Communicators and plans are made again when Foreign.Generation has changed.
 //
 // # Concurrency
 //

@@ -37,8 +37,7 @@ var (
 	// ErrRecord: a record is damaged or not a record.
 	ErrRecord = record.ErrCorrupt
 
-	// ErrInForeign: what stops a device was called by the function that Device.Foreign runs, for
-	// which it would wait.
+	// ErrInForeign: the function that Device.Foreign runs has called an operation that would wait for this function.
 	ErrInForeign = errors.New("called within Device.Foreign of this device, for whose end it would wait: " +
 		"call it when Foreign has returned")
 
@@ -71,8 +70,7 @@ var (
 	ErrNoServer = wire.ErrNoServer
 )
 
-// ServerError is what went wrong with a server of devices; it names the server. A
-// server that was lost matches ErrDeviceLost.
+// ServerError is a failure of a server of devices; it names the server. A server that was lost matches ErrDeviceLost.
 //
 //	Server string // its address
 //	Op     string // "connect to", "open a device of", "lost"
@@ -109,7 +107,7 @@ type BuildError = driver.BuildError
 //	Kind error  // one of the sentinels, or nil
 type CallError = driver.CallError
 
-// ObjectError says what failed on which object of which device.
+// ObjectError names a failed operation, its object and its device.
 //
 //	Op     string // "create", "launch", "restore", ...
 //	Kind   string // "buffer", "kernel", ...

@@ -27,14 +27,14 @@ type Event struct {
 	rare  *rare
 }
 
-// rare is what few events have: a program makes an event with each command.
+// rare has the fields that few events need: a program makes an event with each command.
 type rare struct {
 	err   error           // the command's own failure
 	pin   *runtime.Pinner // memory of a transfer that does not block
 	times *driver.Times
 }
 
-// more is for writing what few events have; mu is held.
+// more returns the rare fields for writing; mu is held.
 func (e *Event) more() *rare {
 	if e.rare == nil {
 		e.rare = &rare{}
@@ -54,7 +54,7 @@ func (e *Event) finish(err error) {
 	}
 }
 
-// failure is the error of a command that is complete.
+// failure returns the error of a command that is complete.
 func (e *Event) failure() error {
 	if e.rare == nil {
 		return nil
@@ -72,7 +72,7 @@ func (e *Event) Wait() error {
 	return e.wait()
 }
 
-// closed is the result of an event whose device is closed: closing completed it.
+// closed returns the result of an event whose device is closed: closing completed it.
 func (e *Event) closed(err error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -203,8 +203,7 @@ func (e *Event) hold() (driver.Event, bool) {
 	return h, unfinished
 }
 
-// addMarker gives the command of a lazy queue a handle: of a marker behind it, and
-// behind what was issued since.
+// addMarker gives the command of a lazy queue a handle: of a marker behind it, and behind the commands issued since.
 func (e *Event) addMarker() {
 	if e.past() {
 		e.finish(nil)

@@ -17,7 +17,7 @@ import (
 // that lent it had returned.
 var ErrNotForeign = errors.New("device handles are lent only while Device.Foreign runs")
 
-// refuseForeign is the error of a device whose handles mean nothing in this process: it belongs to a server.
+// refuseForeign returns the error of a device whose handles mean nothing in this process: it belongs to a server.
 func (d *Device) refuseForeign() error {
 	return fmt.Errorf("handles of %s are valid only in its server's process: open a device of this machine (Select "+
 		"without Remote), or do this work with kernels of this package: %w", d.Info(), ErrUnsupported)
@@ -34,23 +34,21 @@ type Foreign struct {
 	lent []*object.Entry
 }
 
-// Foreign calls do with the device's handles. Captures, restores, moves and Close wait until do
-// returns. Commands that do enqueued need not be complete then: whatever stops the device waits for
-// the queues that Queue.Native gave and, with CUDA, for all other streams of the context. Other
-// OpenCL queues are waited for by do itself. Commands of this package that must come after those
-// of do go to the same queue, or do waits for its commands.
+// Foreign calls do with the device's handles. Captures, restores, moves and Close wait until do returns. Commands that
+// do enqueued need not be complete then: whatever stops the device waits for the queues that Queue.Native gave and,
+// with CUDA, for all other streams of the context. Other OpenCL queues are waited for by do itself. Commands of this
+// package that must come after the commands of do go to the same queue, or do waits for its commands.
 //
-// do runs on an OS thread of its own, on which a CUDA context is current; commands of this package
-// for another device change that, until MakeCurrent. Calls of Foreign may be nested, for several
-// devices each with its own context current. It may use all objects
-// of the device; what it releases stays until do has returned. Adopt, Capture, Restore, MigrateTo
-// and Close of the same device would wait for do: where do calls them they fail with an error that
-// matches ErrInForeign, also within a Point that takes a checkpoint. do must not wait for another
-// goroutine that calls them, nor for one that calls Foreign.
+// do runs on an OS thread of its own, on which a CUDA context is current; commands of this package for another device
+// change that, until MakeCurrent. Calls of Foreign may be nested, for several devices each with its own context
+// current. It may use all objects of the device; objects that it releases stay until do has returned. Adopt, Capture,
+// Restore, MigrateTo and Close of the same device would wait for do. If do calls them, even within a Point that takes a
+// checkpoint, they fail with an error that matches ErrInForeign. do must not wait for a goroutine that calls them or
+// Foreign.
 //
-// Pointers and handles change when the device moves or is restored: ask for them in each call, and
-// make what depends on a context (a cuBLAS handle, an NCCL communicator) again when Generation has
-// changed. A device of a server refuses with an error that matches ErrUnsupported. The call is local.
+// Pointers and handles change when the device moves or is restored: ask for them in each call. When Generation has
+// changed, make all objects of a context again, such as a cuBLAS handle or an NCCL communicator. A device of a server
+// refuses with an error that matches ErrUnsupported. The call is local.
 func (d *Device) Foreign(do func(f *Foreign) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -78,7 +76,7 @@ func (d *Device) Foreign(do func(f *Foreign) error) error {
 	return do(f)
 }
 
-// end takes back what was lent; what the program has released meanwhile goes now.
+// end takes back the lent handles; objects that the program has released meanwhile are freed now.
 func (f *Foreign) end() {
 	f.d.making.Lock()
 	defer f.d.making.Unlock()
@@ -121,7 +119,7 @@ func (f *Foreign) lend(i item) error {
 // device. It begins at 1.
 func (f *Foreign) Generation() uint64 { return f.d.state.Generation.Load() + 1 }
 
-// Pointer is the memory of the buffer for foreign code: a CUdeviceptr, a cl_mem, on a fake device a
+// Pointer returns the memory of the buffer for foreign code: a CUdeviceptr, a cl_mem, on a fake device a
 // host address. Outside of Foreign it is an error that matches ErrNotForeign.
 func (b *Buffer) Pointer(f *Foreign) (uintptr, error) { return f.pointer(b.item) }
 
@@ -135,17 +133,16 @@ func (f *Foreign) pointer(i item) (uintptr, error) {
 	return f.lender.NativeMem(i.e.Handle), nil
 }
 
-// MakeCurrent makes the CUDA context of the device that of this OS thread again, after commands for
-// another device. It must be called by the goroutine of do.
+// MakeCurrent makes the device's CUDA context current on this OS thread again, after commands for another device. It
+// must be called by the goroutine of do.
 func (f *Foreign) MakeCurrent() error {
 	_, err := f.lender.MakeCurrent()
 	return err
 }
 
-// MakeRoom is for foreign code that finds too little device memory: it brings the bytes that
-// captures still have on the device to the host and frees their memory, as this package does when
-// an allocation of its own fails. It reports whether that freed anything; then try again. It takes
-// as long as a copy of those bytes.
+// MakeRoom is for foreign code that finds too little device memory. It copies the bytes that captures still have on the
+// device to the host and frees their memory, as this package does when an allocation of its own fails. It reports
+// whether that freed anything; then try again. It takes as long as a copy of those bytes.
 func (f *Foreign) MakeRoom() bool {
 	freed := false
 	for f.d.state.Evict() {
@@ -154,9 +151,9 @@ func (f *Foreign) MakeRoom() bool {
 	return freed
 }
 
-// Native is the queue for foreign code: a CUstream or a cl_command_queue. What is enqueued there
-// comes after the commands that the queue has, and before those that it gets later; the queue's
-// window does not count it. Outside of Foreign it is an error that matches ErrNotForeign.
+// Native returns the queue for foreign code: a CUstream or a cl_command_queue. Commands that are enqueued there come
+// after the queue's present commands and before its later ones. The queue's window does not count them. Outside of
+// Foreign it is an error that matches ErrNotForeign.
 func (q *Queue) Native(f *Foreign) (uintptr, error) {
 	if err := f.lend(q.item); err != nil {
 		return 0, err
@@ -172,11 +169,11 @@ type Native struct {
 	Kind    string  // "cuda", "opencl" or "fake"
 	Context uintptr // CUcontext, the device's primary one, or cl_context
 	Device  uintptr // CUdevice or cl_device_id
-	// Generation is that of the Foreign.
+	// Generation is the generation of the Foreign.
 	Generation uint64
 }
 
-// Native is the device for foreign code. Outside of Foreign it is an error that matches
+// Native returns the device for foreign code. Outside of Foreign it is an error that matches
 // ErrNotForeign.
 func (d *Device) Native(f *Foreign) (Native, error) {
 	if f == nil {
@@ -198,15 +195,14 @@ func (d *Device) Native(f *Foreign) (Native, error) {
 // ErrAdopted reports that an object of other code cannot move with the device.
 var ErrAdopted = object.ErrAdopted
 
-// Adopt makes a buffer of memory that other code has allocated on this device, so that captures
-// hold its bytes: pointer is a CUdeviceptr that lies with all bytes in one allocation of this
-// device, or a cl_mem of the context that Native gives. The memory stays the other code's: Release
-// only forgets it, and it must live until then.
+// Adopt makes a buffer of memory that other code has allocated on this device, so that captures hold its bytes. pointer
+// is a CUdeviceptr whose bytes all lie in one allocation of this device, or a cl_mem of the context that Native
+// returns. The memory stays the other code's: Release only forgets it, and it must live until then.
 //
-// After a restart the program adopts the memory it then has under the same name, before or after
-// the restore, and finds the bytes of the checkpoint in it (Restored reports that). While a device
-// has adopted memory, MigrateTo fails with ErrAdopted. Adopting the same memory under the same name
-// again gives the same buffer; another object of that name is an error that matches ErrConflict.
+// After a restart the program adopts its new memory under the same name, before or after the restore. It finds the
+// bytes of the checkpoint there (Restored reports that). While a device has adopted memory, MigrateTo fails with
+// ErrAdopted. Adopting the same memory under the same name again gives the same buffer; another object of that name is
+// an error that matches ErrConflict.
 //
 // Write to the memory within Foreign, or with commands of this package: captures wait for both.
 // The call waits for all commands of the device. A device of a server refuses
@@ -264,17 +260,15 @@ func (d *Device) adopting() (driver.Lender, error) {
 	return lender, nil
 }
 
-// AdoptQueue makes a queue of one that other code has made on this device: native is a CUstream of
-// the device's context (CU_STREAM_LEGACY too, no other predefined stream), or a
-// cl_command_queue of the context that Native gives. Commands of this package and of that code then
-// come one after the other on it, and captures wait for all of them. The queue stays the other
-// code's: Release waits for its commands and forgets it, and it must live until then.
+// AdoptQueue makes a queue of one that other code has made on this device. native is a CUstream of the device's
+// context, CU_STREAM_LEGACY but no other predefined stream, or a cl_command_queue of the context that Native returns.
+// Commands of this package and of that code then come one after the other on it, and captures wait for all of them. The
+// queue stays the other code's: Release waits for its commands and forgets it, and it must live until then.
 //
-// After a restart the program adopts the queue it then has under the same name, before or after the
-// restore. While a device has adopted a queue, MigrateTo fails with ErrAdopted. Adopting the same
-// queue under the same name again gives the same Queue; another object of that name, or another
-// name for the queue, is an error that matches ErrConflict. The queue has DefaultWindow, which does
-// not count what other code enqueues.
+// After a restart the program adopts the queue it then has under the same name, before or after the restore. While a
+// device has adopted a queue, MigrateTo fails with ErrAdopted. Adopting the same queue under the same name again gives
+// the same Queue; another object of that name, or another name for the queue, is an error that matches ErrConflict. The
+// queue has DefaultWindow, which does not count commands of other code.
 //
 // Enqueue on it within Foreign, or with commands of this package. The call waits for all commands
 // of the device. A device of a server refuses with an error that matches ErrUnsupported.
@@ -323,16 +317,15 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 	return own(d, have, newQueue), have.Fail("adopt", err)
 }
 
-// AdoptContext opens a device in a context that other code has made, instead of one of its own:
-// n.Kind, n.Context and, for OpenCL, n.Device say which. Objects of this package and of that code
-// then share it, and pointers and queues of either are valid for the other. The context stays the
-// other code's and must live until Close. A capture does not depend on the kind of
-// context: either restores what the other has captured, and MigrateTo leaves it for a context
-// of this package. Captures wait for all streams of a CUDA context, of OpenCL for the queues of
-// this package and those adopted.
+// AdoptContext opens a device in a context that other code has made, instead of one of its own: n.Kind, n.Context and,
+// for OpenCL, n.Device say which. Objects of this package and of that code then share it, and pointers and queues of
+// either are valid for the other. The context stays the other code's and must live until Close. A capture does not
+// depend on the kind of context: each kind restores captures of the other, and MigrateTo leaves the foreign context for
+// one of this package. Captures wait for all streams of a CUDA context, of OpenCL for the queues of this package and
+// those adopted.
 //
-// Programs that use the CUDA runtime, cuBLAS and the like have the primary context, which Open
-// uses, too: they need no AdoptContext.
+// Programs that use the CUDA runtime, cuBLAS and the like have the primary context, which Open also uses. They need no
+// AdoptContext.
 func AdoptContext(n Native) (*Device, error) {
 	for _, l := range drivers.All {
 		opener, ok := l.(driver.ContextOpener)

@@ -14,19 +14,15 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// HostMemory gives n zeroed elements of host memory that transfers to and from the
-// device reach by the shortest path: it is page-locked where the device gains from
-// that, and mapped by the server of a device behind a Unix socket, which then moves
-// bytes without an extra copy. That holds for transfers whose host side lies
-// entirely in the memory. If it is impossible (a server reached through TCP, an
-// image, a limit on locked memory, on open files or on what a server maps)
-// transfers take longer, without an error.
+// HostMemory returns n zeroed elements of host memory that transfers to and from the device reach by the shortest path.
+// It is page-locked if the device gains from that. The server of a device behind a Unix socket maps it, and so moves
+// bytes without an extra copy. That holds for transfers whose host side lies entirely in the memory. If that is
+// impossible, transfers take longer, without an error: with a server reached through TCP, an image, or a limit on
+// locked memory, open files or the server's mappings.
 //
-// It is scratch memory: captures do not include it and migrations do not move it.
-// Restore, migration, loss and Close of the device change neither its address nor
-// its contents. After a migration transfers are as fast on the new device, with one
-// exception: memory made for a device of this machine is copied on its way to a
-// server's device.
+// It is scratch memory: captures do not include it and migrations do not move it. Restore, migration, loss and Close of
+// the device change neither its address nor its contents. After a migration transfers are as fast on the new device.
+// One exception: memory made for a device of this machine is copied on its way to a server's device.
 //
 // free releases the memory. It first waits for all issued commands of the device;
 // the program waits for commands of other Devices itself. The slice must not be
@@ -34,11 +30,9 @@ import (
 // lasts as long as the process. Calling it again does nothing. If that wait fails,
 // free returns the error and keeps the memory; it can be freed after Close.
 //
-// The call is local and meant for memory that is used many times: it makes all
-// pages at once, which takes longer than a copy. The memory is not on the Go heap
-// and holds no pointers. n below 1 is an error that matches ErrRange, on a closed
-// device ErrClosed; more memory than the machine has available is one that matches
-// syscall.ENOMEM.
+// The call is local and meant for memory that is used many times: it makes all pages at once, which takes longer than a
+// copy. The memory is not on the Go heap and holds no pointers. Errors match ErrRange for n below 1, ErrClosed on a
+// closed device, and syscall.ENOMEM if the machine has too little memory available.
 func HostMemory[T Scalar](d *Device, n int) (memory []T, free func() error, err error) {
 	var one T
 	size := int(unsafe.Sizeof(one))
@@ -67,11 +61,10 @@ func (d *Device) hostMemory(bytes int) ([]byte, func() error, error) {
 	return m.Bytes, func() error { return d.freeHost(p, m) }, nil
 }
 
-// ShareMemory makes memory that the program has mapped itself, all of file f from its first
-// byte on, as fast for transfers as that of HostMemory. f is a memfd with the seal against
-// shrinking; it is read and closed by the caller after end has returned. b is memory outside
-// of the Go heap at a page boundary. Like HostMemory it is scratch memory, which keeps its
-// place and contents over restore and migration.
+// ShareMemory makes memory that the program has mapped itself, all of file f from its first byte on, as fast for
+// transfers as memory of HostMemory. f is a memfd with the seal against shrinking; the caller reads and closes it after
+// end has returned. b is memory outside of the Go heap at a page boundary. Like HostMemory it is scratch memory, which
+// keeps its place and contents over restore and migration.
 //
 // end tells the device to forget it. The caller first waits for the commands that use b, and
 // unmaps b afterwards. The call is local; it makes all pages of b at once. An error leaves b
@@ -124,18 +117,15 @@ func (d *Device) idle() error {
 	return err
 }
 
-// Pin page-locks host memory, so that captures and reads of captures into it come
-// straight from the device instead of through staging memory: it saves a copy by
-// the host's cores. b must start at a page boundary and lie outside the Go heap
-// (mmap). Pinning takes longer than a copy, so it pays for memory that is used many
-// times. b stays pinned across migrations until unpin, which waits for reads into
-// b; the caller calls it before unmapping b. Until then the driver's device stays
-// open, even after Close.
+// Pin page-locks host memory. Captures, and reads of captures, into it come straight from the device instead of through
+// staging memory, which saves a copy by the host's cores. b must start at a page boundary and lie outside the Go heap
+// (mmap). Pinning takes longer than a copy, so it pays for memory that is used many times. b stays pinned across
+// migrations until unpin, which waits for reads into b. The caller calls unpin before it unmaps b. Until then the
+// driver's device stays open, even after Close.
 //
-// Where pinning gains nothing (CPU devices) Pin does nothing; for a device of a
-// server it spares one of two copies of what captures read. HostMemory gives memory
-// that a server's device reaches without any. An error, for example because the
-// process may not lock more memory (ulimit -l), leaves b usable as before.
+// Pin does nothing for CPU devices, which gain nothing from it. For a device of a server it saves one of two copies of
+// the bytes that captures read. HostMemory gives memory that a server's device reaches without any. An error, for
+// example because the process may not lock more memory (ulimit -l), leaves b usable as before.
 func (d *Device) Pin(b []byte) (unpin func() error, err error) { return d.pin(b, false) }
 
 // pin is Pin; with own, Close unpins.
@@ -189,7 +179,7 @@ type Scalar interface {
 		~float32 | ~float64 | ~complex64 | ~complex128
 }
 
-// Bytes is the memory of s, for transfers. It is s itself, not a copy.
+// Bytes returns the memory of s, for transfers. It is s itself, not a copy.
 func Bytes[T Scalar](s []T) []byte {
 	var t T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(t)))

@@ -27,10 +27,9 @@ const (
 	ChannelFloat   uint32 = 0x10DE
 )
 
-// ImageDesc says what an image is like. Extents are in pixels; an image has as
-// many dimensions as the last extent above 1 says, unless Dims does. Layers above 0 is the number
-// of images in an array, of one or two dimensions each; in regions, the number of an image is the
-// coordinate behind its own: y or z.
+// ImageDesc describes an image. Extents are in pixels; an image has as many dimensions as the last extent above 1 says,
+// unless Dims does. Layers above 0 is the number of images in an array, of one or two dimensions each. In regions, the
+// number of an image is the coordinate after its own: y or z.
 type ImageDesc struct {
 	Dims                 int // 1, 2 or 3; 0: as many as the extents need
 	Width, Height, Depth int // 0 counts as 1
@@ -146,7 +145,7 @@ func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
 		func(have *record.Object) error { return equal(*have.Sampler == want) })
 }
 
-// Name is the sampler's name, empty if it has none.
+// Name returns the sampler's name, empty if it has none.
 func (s *Sampler) Name() string { return s.e.Record.Name }
 
 // Release releases the sampler. A second call does nothing.

@@ -16,11 +16,9 @@ type Kernel struct {
 
 func newKernel(i item) *Kernel { return &Kernel{i, i.e.Kernel} }
 
-// Local is a kernel argument: so many bytes of memory that a work-group shares.
-// In OpenCL it is the size of a __local pointer argument. CUDA has no such
-// parameters: all Local arguments of a launch together, each rounded up to 16
-// bytes, are the kernel's extern __shared__ array, in their order, and the
-// kernel's own parameter list leaves them out.
+// Local is a kernel argument: the number of bytes of memory that a work-group shares. In OpenCL it is the size of a
+// __local pointer argument. CUDA has no such parameters: the Local arguments of a launch together, each rounded up to
+// 16 bytes, are the kernel's extern __shared__ array, in their order. The kernel's own parameter list leaves them out.
 type Local = object.Local
 
 // Value is a kernel argument given as its bytes, for values whose type Go does
@@ -43,11 +41,10 @@ func (k *Kernel) Args() int {
 // Release releases the kernel. A second call does nothing.
 func (k *Kernel) Release() error { return k.dev.drop(k.e) }
 
-// SetArgs sets all arguments, in order. An argument is a *Buffer, *Image, *Shared
-// or *Sampler of the same device, Null, a Local, or a value of a fixed size without
-// pointers: a number, an array or a struct, laid out as in the kernel's language.
-// int and uint are refused: their size is the host's. If one of them is refused,
-// all keep their values.
+// SetArgs sets all arguments, in order. An argument is a *Buffer, *Image, *Shared or *Sampler of the same device, Null,
+// a Local, or a value of a fixed size without pointers. Such a value is a number, an array or a struct, laid out as in
+// the kernel's language. int and uint are refused: their size is the host's. If one of them is refused, all keep their
+// values.
 func (k *Kernel) SetArgs(args ...any) error {
 	if err := k.hold(); err != nil {
 		return err
@@ -160,19 +157,18 @@ func (k *Kernel) copyArgs(from *Kernel) error {
 	return k.k.CopyArgs(k.dev.state.Session.Device, args)
 }
 
-// CLInfo is what clGetKernelInfo says of the kernel; see Device.CLInfo.
+// CLInfo returns the answer of clGetKernelInfo for the kernel; see Device.CLInfo.
 func (k *Kernel) CLInfo(param uint32) ([]byte, error) {
 	return k.query(driver.Query{Of: driver.QueryKernel, Param: param})
 }
 
-// CLWorkGroupInfo is what clGetKernelWorkGroupInfo says of the kernel on its device; see
-// Device.CLInfo.
+// CLWorkGroupInfo returns the answer of clGetKernelWorkGroupInfo for the kernel on its device; see Device.CLInfo.
 func (k *Kernel) CLWorkGroupInfo(param uint32) ([]byte, error) {
 	return k.query(driver.Query{Of: driver.QueryWorkGroup, Param: param})
 }
 
-// CLArgInfo is what clGetKernelArgInfo says of argument i; see Device.CLInfo. Some platforms
-// know it only of programs that were built with -cl-kernel-arg-info.
+// CLArgInfo returns the answer of clGetKernelArgInfo for argument i; see Device.CLInfo. Some platforms know it only of
+// programs that were built with -cl-kernel-arg-info.
 func (k *Kernel) CLArgInfo(i int, param uint32) ([]byte, error) {
 	return k.query(driver.Query{Of: driver.QueryArgument, Index: i, Param: param})
 }

@@ -100,7 +100,7 @@ func Matching(sel Select) (list []Info, alone []Select, err error) {
 	return list, alone, nil
 }
 
-// offered are all devices of where a selection looks.
+// offered returns all devices of where a selection looks.
 func offered(sel Select) ([]Info, error) {
 	if sel.Remote == "" {
 		found, _, missing := discover()
@@ -109,7 +109,7 @@ func offered(sel Select) ([]Info, error) {
 		}
 		return found, nil
 	}
-	sel.Index, sel.Place = -1, 0 // none of them: the refusal lists what there is
+	sel.Index, sel.Place = -1, 0 // none of them: the refusal lists the devices
 	_, err := openDriver(sel)
 	var refusal *NoDeviceError
 	if !errors.As(err, &refusal) {
@@ -121,9 +121,9 @@ func offered(sel Select) ([]Info, error) {
 // KeyEnv is the environment variable that DefaultKeyFile reads.
 const KeyEnv = "HOLDFAST_GPUD_KEY"
 
-// DefaultKeyFile is the file with the key of servers where a selection names
-// none: what HOLDFAST_GPUD_KEY says, otherwise holdfast/gpud.key in the user's
-// configuration directory, which the nodes of a cluster usually share.
+// DefaultKeyFile returns the file with the key of servers for a selection that names none. It is the file that
+// HOLDFAST_GPUD_KEY names, otherwise holdfast/gpud.key in the user's configuration directory, which the nodes of a
+// cluster usually share.
 func DefaultKeyFile() (string, error) {
 	if f := os.Getenv(KeyEnv); f != "" {
 		return f, nil

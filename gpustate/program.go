@@ -27,7 +27,7 @@ type Sources struct {
 //	Options string // of the compiler
 type Unit = driver.Unit
 
-// Linked is a Sources.OpenCL of several sources that are compiled one by one and linked, as
+// Linked returns a Sources.OpenCL of several sources that are compiled one by one and linked, as
 // clCompileProgram and clLinkProgram do. The options of such a program are the linker's.
 func Linked(units ...Unit) (string, error) { return driver.JoinUnits(units) }
 
@@ -48,7 +48,7 @@ func sameProgram(a, b *record.Program) bool {
 		bytes.Equal(a.PTX, b.PTX) && bytes.Equal(a.IL, b.IL)
 }
 
-// Name is the program's name, empty if it has none.
+// Name returns the program's name, empty if it has none.
 func (p *Program) Name() string { return p.e.Record.Name }
 
 // Release releases the program; its kernels stay usable. A second call does nothing.
@@ -72,10 +72,9 @@ func (p *Program) kernel(name, function string) (*Kernel, error) {
 		func(have *record.Object) error { return equal(have.Kernel.Function == function) })
 }
 
-// Stateless is an option of Device.Program: captures and migrations ignore what the
-// program keeps outside memory objects. Such are variables at program scope
-// (__device__ and __managed__ of CUDA, program-scope and static variables of OpenCL
-// C 2.0 and later) and memory that kernels allocate.
+// Stateless is an option of Device.Program: captures and migrations ignore the program's state outside of memory
+// objects. Such are variables at program scope (__device__ and __managed__ of CUDA, program-scope and static variables
+// of OpenCL C 2.0 and later) and memory that kernels allocate.
 //
 // Without it the variables of a CUDA program are captured, restored and moved like
 // buffers, and a program with others is refused with ErrHidden.
@@ -84,14 +83,13 @@ const Stateless = object.Stateless
 // ErrNoVariable reports that a program has no such variable, or that the device cannot find it.
 var ErrNoVariable = errors.New("no such variable of the program")
 
-// Variable gives a variable at program scope as a buffer that commands read and write and
-// kernels take as an argument: a __device__ or __managed__ one of CUDA, or a __constant__ one, which
-// is state from then on and captured as the others are. (Before it holds what the source says.) The
-// name is the one in the binary: that of the source for variables at file scope that are not
-// static, mangled for others.
+// Variable returns a variable at program scope as a buffer that commands read and write and kernels take as an
+// argument. It is a __device__ or __managed__ variable of CUDA, or a __constant__ one, which captures hold from then
+// on. (Before, it has the source's value.) The name is the one in the binary: the source's name for variables at file
+// scope that are not static, mangled for others.
 //
-// The buffer comes and goes with its program: Release of it alone, ranges of it, a variable that the
-// program does not have, and all of a Stateless program are errors.
+// The buffer comes and goes with its program. Releasing only the buffer, ranges of it, a variable that the program
+// lacks, and variables of a Stateless program are errors.
 func (p *Program) Variable(name string) (*Buffer, error) {
 	p.dev.making.Lock()
 	defer p.dev.making.Unlock()
@@ -121,18 +119,17 @@ func (p *Program) Variable(name string) (*Buffer, error) {
 	return own(p.dev, v, newBuffer), nil
 }
 
-// SourceBuild is a program that a device runs from its source, because it did not load
-// the binary form that goes before: PTX, a cubin, a fatbin or SPIR-V of Sources. The source
-// may compute in another order, and takes a compiler and time at each start.
+// SourceBuild is a program that a device runs from its source, because it did not load the preferred binary form: PTX,
+// a cubin, a fatbin or SPIR-V of Sources. The source may compute in another order, and takes a compiler and time at
+// each start.
 //
 //	Program string   // its name, or "#n" for program n without one
 //	Kernels []string // functions of the kernels that live, sorted
 //	Why     string   // what the device or its driver reported about the binary form
 type SourceBuild = checkpoint.SourceBuild
 
-// BuiltFromSource lists the programs that the device runs from their sources although
-// they have a binary form for its API, in the order in which they were made: ask after
-// Program, Restore or a move.
+// BuiltFromSource lists the programs that the device runs from their sources although they have a binary form for its
+// API, in the order of their creation. Ask after Program, Restore or a move.
 func (d *Device) BuiltFromSource() []SourceBuild {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -144,12 +141,12 @@ func (d *Device) BuiltFromSource() []SourceBuild {
 	return d.state.SourceBuilds()
 }
 
-// CLBuildInfo is what clGetProgramBuildInfo says of the program; see Device.CLInfo.
+// CLBuildInfo returns the answer of clGetProgramBuildInfo for the program; see Device.CLInfo.
 func (p *Program) CLBuildInfo(param uint32) ([]byte, error) {
 	return p.item.query(driver.Query{Of: driver.QueryBuild, Param: param})
 }
 
-// CLInfo is what clGetProgramInfo says of the program; see Device.CLInfo.
+// CLInfo returns the answer of clGetProgramInfo for the program; see Device.CLInfo.
 func (p *Program) CLInfo(param uint32) ([]byte, error) {
 	return p.item.query(driver.Query{Of: driver.QueryProgram, Param: param})
 }

@@ -293,7 +293,7 @@ func TestVariableFoundInVain(t *testing.T) {
 	}
 }
 
-// programs are the names in a list of programs built from source.
+// programs returns the names in a list of programs built from source.
 func programs(list []SourceBuild) (names []string) {
 	for _, s := range list {
 		names = append(names, fmt.Sprint(s.Program, s.Kernels))

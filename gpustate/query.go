@@ -5,19 +5,19 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// CLDevices lists the OpenCL devices of this machine, for what CLDeviceInfo and CLPlatformInfo say of them.
+// CLDevices lists the OpenCL devices of this machine, for CLDeviceInfo and CLPlatformInfo.
 func CLDevices() ([]Info, error) { return cl.System.Devices() }
 
-// CLDeviceInfo is what clGetDeviceInfo says of a device of CLDevices, which need not be open, as
-// OpenCL lays it out; nil where the device lacks it.
+// CLDeviceInfo returns the answer of clGetDeviceInfo for a device of CLDevices, which need not be open, as OpenCL lays
+// it out; nil if the device lacks it.
 func CLDeviceInfo(of Info, param uint32) []byte { return cl.System.Property(of.Index, param) }
 
-// CLPlatformInfo is a text that clGetPlatformInfo gives of the platform of a device of CLDevices.
+// CLPlatformInfo returns a text that clGetPlatformInfo gives of the platform of a device of CLDevices.
 func CLPlatformInfo(of Info, param uint32) string { return cl.System.PlatformText(of.Index, param) }
 
-// CLInfo is what clGetDeviceInfo says of the device that there is now, as OpenCL lays it
-// out. An API other than OpenCL, a question that the platform does not know and one whose
-// answer is a handle are errors; the first matches ErrUnsupported.
+// CLInfo returns the answer of clGetDeviceInfo for the present device, as OpenCL lays it out. An API other than OpenCL,
+// a question that the platform does not know and one whose answer is a handle are errors; the first matches
+// ErrUnsupported.
 func (d *Device) CLInfo(param uint32) ([]byte, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (d *Device) CLInfo(param uint32) ([]byte, error) {
 	return asker.Query(driver.Query{Of: driver.QueryDevice, Param: param})
 }
 
-// query asks about the object; what is released is an error that matches ErrReleased.
+// query asks about the object; for a released one the error matches ErrReleased.
 func (i item) query(q driver.Query) (b []byte, err error) {
 	err = ask(i, func(a driver.Querier) (err error) {
 		q.Object = i.e.Handle

@@ -15,7 +15,7 @@ import (
 // can.
 type Queue struct {
 	item
-	mu sync.Mutex // guards what of commands has no lock of its own
+	mu sync.Mutex // guards the fields of commands without a lock of their own
 
 	commands tracker
 }
@@ -68,7 +68,7 @@ func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
 		func(have *record.Object) error { return equal(*have.Queue == want) })
 }
 
-// Name is the queue's name, empty if it has none.
+// Name returns the queue's name, empty if it has none.
 func (q *Queue) Name() string { return q.e.Record.Name }
 
 // Release gives the queue back after its commands are complete.
@@ -87,7 +87,7 @@ func (q *Queue) free() error {
 	err := t.drain()
 	t.alive.Lock() // no call waits for one of its commands meanwhile
 	defer t.alive.Unlock()
-	t.retireAsked() // what was marked since
+	t.retireAsked() // the commands marked since
 	t.freed = true
 	return errors.Join(err, q.e.Discard(q.dev.state.Session, q.e.Handle))
 }
@@ -183,8 +183,8 @@ func letAll(held []*Event) {
 // after all commands issued before it.
 func (q *Queue) Marker(after ...*Event) (*Event, error) { return q.wait("mark", after, q.marker) }
 
-// Barrier is Marker; what is issued to the queue after it also waits until its event is
-// complete. Between commands of an in-order queue it changes nothing.
+// Barrier is a Marker for which later commands of the queue wait. Between commands of an in-order queue it changes
+// nothing.
 func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 	return q.wait("order", after, func(wait []driver.Event) (driver.Event, error) {
 		return q.dev.state.Session.Barrier(q.e.Handle, wait)
@@ -205,15 +205,13 @@ func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
 	return q.dev.state.Session.Marker(q.e.Handle, wait)
 }
 
-// Launch runs a kernel over an index space. global has one to three extents in
-// work items, local as many extents of a work-group, each a divisor of the
-// global one, or is nil: the device chooses. The arguments are those the kernel
-// has now; they may be set again as soon as Launch returns. The kernel starts
-// after the commands in after.
+// Launch runs a kernel over an index space. global has one to three extents in work items. local has as many extents of
+// a work-group, each a divisor of the global one; with nil the device chooses. The arguments are those the kernel has
+// now; they may be set again as soon as Launch returns. The kernel starts after the commands in after.
 func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Event, err error) {
-	// A driver's launch leaves little of this code, and of what it reads, in the processor's caches. So what
-	// happens rarely is in other functions: a kernel is checked only when something may have changed since it was
-	// found fit, and a queue only at the command of number due.
+	// A driver's launch leaves little of this code, and of its data, in the processor's caches. So rare cases are in
+	// other functions: a kernel is checked only when something may have changed since it was found fit, and a queue
+	// only at the command of number due.
 	var g driver.Grid
 	if !fill(&g, global, local) {
 		return nil, k.fail("launch", misfit(global, local))
@@ -284,7 +282,7 @@ func fill(g *driver.Grid, global, local []int) bool {
 	return true
 }
 
-// misfit says what is wrong with extents that fill refuses.
+// misfit names the fault of extents that fill refuses.
 func misfit(global, local []int) error {
 	if len(global) < 1 || len(global) > 3 || local != nil && len(local) != len(global) {
 		return fmt.Errorf("got %d global and %d local extents, want 1 to 3 of each, or no local ones: %w", len(global),
@@ -304,7 +302,7 @@ func misfit(global, local []int) error {
 
 // launchChecked launches after all checks; kernel and queue are locked.
 func (q *Queue) launchChecked(k *Kernel, g *driver.Grid, after []*Event) (*Event, error) {
-	now := q.dev.state.Changes.Load() // what happens during the checks is seen by the next launch
+	now := q.dev.state.Changes.Load() // the next launch sees changes during the checks
 	if k.dev.closed.Load() {
 		return nil, ErrClosed
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
-// Range is a part of a buffer as messages of package mpiwrap use it (mpiwrap.DeviceRange), with
-// the queue that orders them: a message that is sent has what the queue was given before the
-// call. Its other methods are for mpiwrap; programs use Write, Read and their like of Queue.
+// Range is a part of a buffer for messages of package mpiwrap (mpiwrap.DeviceRange), with the queue that orders them. A
+// message has the results of all commands that the queue got before the call. Its other methods are for mpiwrap;
+// programs use Write, Read and their like of Queue.
 //
 // A Range needs no release. It stays valid when the device moves or is restored, and fails with
 // ErrReleased or ErrClosed when its buffer or the device is gone.
@@ -22,7 +22,7 @@ type Range struct {
 	off, n int
 }
 
-// Range is the n bytes of b from off on, for messages that q orders. A range that b does not
+// Range returns the n bytes of b from off on, for messages that q orders. A range that b does not
 // have, or of another device, makes the message fail with ErrRange or ErrOtherDevice.
 func (q *Queue) Range(b Linear, off, n int) *Range { return &Range{q: q, b: b, off: off, n: n} }
 
@@ -49,7 +49,7 @@ func (r *Range) Device() any { return r.q.dev }
 // Kind returns Info.Kind of the device.
 func (r *Range) Kind() string { return r.q.dev.Info().Kind }
 
-// inOrder are the events that a command waits for that is to come after all that q was given.
+// inOrder returns the events that a command waits for that is to come after all that q was given.
 func (q *Queue) inOrder() ([]*Event, error) {
 	if !q.e.Record.Queue.OutOfOrder {
 		return nil, nil
@@ -58,7 +58,7 @@ func (q *Queue) inOrder() ([]*Event, error) {
 	return []*Event{e}, err
 }
 
-// Read copies the beginning of the range to dst, after what the queue was given. A queue that is released has
+// Read copies the beginning of the range to dst, after the queue's present commands. A queue that is released has
 // completed that.
 func (r *Range) Read(dst []byte) error {
 	q := r.q
@@ -76,7 +76,7 @@ func (r *Range) Read(dst []byte) error {
 	return err
 }
 
-// Write copies src to the beginning of the range, after what the queue was given.
+// Write copies src to the beginning of the range, after the queue's present commands.
 func (r *Range) Write(src []byte) error {
 	after, err := r.q.inOrder()
 	if err != nil {
@@ -97,8 +97,8 @@ func (d *Device) messageQueue(name string) (*Queue, error) {
 	return d.QueueWith(name, QueueOptions{Window: -1})
 }
 
-// ReadPieces begins to copy the range, from byte off on, to pieces that follow each other: after
-// what the queue was given, and before what it is given later.
+// ReadPieces begins to copy the range, from byte off on, to pieces that follow each other, after the queue's present
+// commands and before its later ones.
 func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err error) {
 	down, err := r.q.dev.messageQueue(queueDown)
 	if err != nil {
@@ -195,9 +195,9 @@ func (r *Range) Whole(do func() error) error {
 	return do()
 }
 
-// Lend runs do with the address of the range when the commands before a position of Mark are complete,
-// or, with nil, those that the queue was given. Devices whose memory has no address in this process refuse
-// with an error that matches ErrUnsupported and that of package errors.
+// Lend runs do with the address of the range when the commands before a position of Mark are complete, or, with nil,
+// those that the queue was given. Devices whose memory has no address in this process refuse with an error that matches
+// ErrUnsupported and errors.ErrUnsupported.
 func (r *Range) Lend(mark any, do func(pointer uintptr) error) error {
 	if err := r.ready(mark); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (d *Device) lendToMPI(do func(f *Foreign) error) error {
 	})
 }
 
-// Common is how many bytes the range and another *Range have in common.
+// Common returns how many bytes the range and another *Range have in common.
 func (r *Range) Common(other any) int {
 	o, ok := other.(*Range)
 	if !ok || r.n <= 0 || o.n <= 0 {

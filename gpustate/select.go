@@ -62,23 +62,22 @@ type Select struct {
 	Rank     int    // node-local rank: devices equal to the one chosen are dealt out in turn
 	OpenCL   bool   // the program's kernels are OpenCL C alone: no device that takes none
 
-	// Remote is where the device is: the address of a `holdfast gpud`, as
-	// "unix:PATH" or "HOST:PORT", or several with spaces between, of which the
-	// first is taken that answers and has the device. Empty: this machine.
+	// Remote is the address of a `holdfast gpud`, as "unix:PATH" or "HOST:PORT". Of several with spaces between, the
+	// first that answers and has the device is taken. Empty: this machine.
 	Remote string
 	// KeyFile holds the key of the servers. Empty: DefaultKeyFile.
 	KeyFile string
-	// Silence is how long a server may say nothing before it counts as lost:
-	// stopped, or cut off. 0 is 15 s; at least 3 s.
+	// Silence is the time without a message after which a server counts as lost: stopped, or cut off. 0 means 15 s; the
+	// least is 3 s.
 	Silence time.Duration
 	// Label is shown to people who look at the server's clients.
 	Label string
-	// Program and PID are the name and process that people are shown there. Empty and 0:
-	// those of this process, which is right unless it stands for another one.
+	// Program and PID are the name and process that people are shown there. Empty and 0: the host and number of this
+	// process, unless it stands for another one.
 	Program string
 	PID     int
 
-	err error // what was wrong with the text it was parsed from
+	err error // the fault of the text from which it was parsed
 }
 
 // String returns the selection in one line, for people.
@@ -132,13 +131,12 @@ var shortNames = map[string]Select{
 	"intel":   {Vendor: "Intel"},
 }
 
-// ParseSelect reads a selection from a short text: a word, optionally with
-// ":index". Words are a kind (cuda, opencl, fake), a type (gpu, cpu), a well
-// known platform or vendor (pocl, rusticl, nvidia, amd, intel), "uuid=..." or
-// "pci=..."; "#NUMBER" is a place in the list of all devices; anything else is part of a device's
-// name. Empty text is the best device there is. For a device of a server, "remote=ADDRESS" stands
-// before it, or alone, and optionally "key=FILE" and "silence=DURATION", with commas between:
-// "remote=node7:7070,cuda:0". Several servers are several remote=.
+// ParseSelect reads a selection from a short text: a word, optionally with ":index". Words are a kind (cuda, opencl,
+// fake), a type (gpu, cpu), a well known platform or vendor (pocl, rusticl, nvidia, amd, intel), "uuid=..." or
+// "pci=...". "#NUMBER" is a place in the list of all devices. Any other word is part of a device's name. Empty text is
+// the best device there is. For a device of a server, "remote=ADDRESS" stands before it, or alone, and optionally
+// "key=FILE" and "silence=DURATION", with commas between: "remote=node7:7070,cuda:0". Several servers are several
+// remote=.
 func ParseSelect(text string) (Select, error) {
 	var far Select
 	var rest []string
@@ -211,7 +209,7 @@ func (s Select) Matches(i Info) bool {
 	return s.Kind == "" && !driver.Can(i).OnRequest || strings.EqualFold(s.Kind, i.Kind)
 }
 
-// uuidDigits drops what people write around the digits: "GPU-" and dashes.
+// uuidDigits drops the text that people write around the digits: "GPU-" and dashes.
 func uuidDigits(s string) string {
 	s = strings.TrimPrefix(strings.ToLower(s), "gpu-")
 	return strings.ReplaceAll(s, "-", "")

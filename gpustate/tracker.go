@@ -12,11 +12,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
-// DefaultWindow is the window of queues that do not choose one. Programs of long
-// kernels notice no window; one of kernels of 4 us on an H200 notices those of
-// 20 and below. See docs/PERFORMANCE.md. While commands are short, so that they are
-// complete within a few milliseconds, an in-order queue with this window may have up
-// to 256 in flight: to follow them takes as long as a launch or two each time.
+// DefaultWindow is the window of queues that do not choose one. Programs of long kernels notice no window; one of
+// kernels of 4 us on an H200 notices those of 20 and below. See docs/PERFORMANCE.md. While commands are complete within
+// a few milliseconds, an in-order queue with this window may have up to 256 in flight, since following them takes as
+// long as a launch or two each time.
 const DefaultWindow = 50
 
 // tracker follows the commands of a queue until they are known to be complete. Its
@@ -64,11 +63,11 @@ const (
 	longLag  = 4 * time.Millisecond
 )
 
-// width is how many commands of a lazy queue may be in flight.
+// width returns how many commands of a lazy queue may be in flight.
 func (t *tracker) width() int { return max(t.window, t.wider) }
 
-// lagged takes in how long after its issue a marker was found complete, which is never shorter than
-// what was in flight before it took.
+// lagged takes in how long after its issue a marker was found complete, which is never shorter than the commands before
+// it took.
 func (t *tracker) lagged(lag time.Duration) {
 	switch {
 	case t.window != DefaultWindow:
@@ -208,7 +207,7 @@ func (t *tracker) count() (seq uint64, err error) {
 	return t.issued, nil
 }
 
-// nextMarker is the number of the command that is to have the next marker.
+// nextMarker returns the number of the command that is to have the next marker.
 func (t *tracker) nextMarker() uint64 {
 	last := t.complete.Load()
 	if n := len(t.markers); n > 0 {

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/object"
 )
 
-// Layout says where a box of bytes lies in linear memory, of a device or of the host. Off
-// is its first byte; Row and Slice are how many bytes its rows and its slices are apart,
-// 0 if they follow each other without a gap. Slice is a multiple of Row.
+// Layout says where a box of bytes lies in linear memory, of a device or of the host. Off is its first byte. Row and
+// Slice are the distances in bytes between its rows and its slices, 0 if they follow each other without a gap. Slice is
+// a multiple of Row.
 type Layout struct{ Off, Row, Slice int }
 
-// At is the layout from the byte on that is x bytes into row y of slice z: what OpenCL
-// calls an origin. Row and Slice, where y and z are not 0, are not 0.
+// At returns the layout from the byte on that is x bytes into row y of slice z, OpenCL's origin. Row and Slice, where y
+// and z are not 0, are not 0.
 func (l Layout) At(x, y, z int) Layout {
 	l.Off += z*l.Slice + y*l.Row + x
 	return l
@@ -28,7 +28,7 @@ func (l Layout) At(x, y, z int) Layout {
 // last two counts as 1.
 type Box [3]int
 
-// driver gives the box and its layout to a driver, with what 0 stands for.
+// driver gives the box and its layout to a driver, with 0 replaced by its meaning.
 func (b Box) driver(at Layout) (driver.Box, driver.Layout) {
 	size := driver.Box{int64(b[0]), int64(cmp.Or(b[1], 1)), int64(cmp.Or(b[2], 1))}
 	row := int64(cmp.Or(at.Row, b[0]))
@@ -82,9 +82,8 @@ func (q *Queue) Read(b Linear, off int, dst []byte) error {
 	return err
 }
 
-// ReadAsync begins to copy bytes of b into dst, which is not used before the event is
-// complete, or that of a command which comes after it: by its queue, or by what it waits
-// for.
+// ReadAsync begins to copy bytes of b into dst. The program does not use dst before the event is complete, or the event
+// of a command that comes after it by its queue or its dependencies.
 func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Event, error) {
 	return q.transfer(transfer{Area: bytesOf(b, off, len(dst)), host: dst, read: true}, after)
 }
@@ -198,8 +197,8 @@ func (t *transfer) issue(on *Queue, wait []driver.Event) (driver.Event, error) {
 	return drv.Write(q, a.Handle, a.Off, t.host, t.block, wait)
 }
 
-// command issues a command on areas, the first of which errors name, when check finds them fit for it;
-// what pin holds it holds until it is complete.
+// command issues a command on areas, the first of which errors name, when check finds them fit for it; it holds the
+// objects of pin until it is complete.
 func (q *Queue) command(op string, areas []object.Area, block bool, after []*Event, check func() error,
 	do func(wait []driver.Event) (driver.Event, error), pin *runtime.Pinner) (*Event, error) {
 	if err := q.begin(); err != nil {
@@ -305,10 +304,9 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 	}, nil)
 }
 
-// Color is what FillImage fills an image with: the bytes of four numbers, red to alpha, as OpenCL's
-// clEnqueueFillImage takes them, in the host's byte order. They are float32 for channels that kernels read as floats
-// (ChannelFloat, ChannelHalf and fractions such as ChannelUnorm8), int32 for signed integers, uint32 for unsigned
-// ones.
+// Color is the colour of FillImage: the bytes of four numbers, red to alpha, as OpenCL's clEnqueueFillImage takes them,
+// in the host's byte order. They are float32 for channels that kernels read as floats (ChannelFloat, ChannelHalf and
+// fractions such as ChannelUnorm8), int32 for signed integers, uint32 for unsigned ones.
 //
 //	func Pixel(order, channel uint32) ([]byte, error)
 type Color = driver.Color
@@ -359,8 +357,8 @@ func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff
 	return done.Wait()
 }
 
-// stage copies in pieces through the host: one is read while the one before is written.
-// read and written are what the first piece waits for, on each side.
+// stage copies in pieces through the host: one is read while the one before is written. read and written are the events
+// that the first piece waits for, on each side.
 func (q *Queue) stage(dst Linear, dstOff int, from *Queue, src Linear, srcOff, n int, read, written *Event) error {
 	var room [2][]byte
 	var last [2]*Event // writes from room

@@ -20,23 +20,19 @@ const (
 
 // Comm is a communicator: an ordered set of ranks with its own message space.
 //
-// Its name says where it comes from and is the same in every run that creates
-// communicators in the same order: "world", "world.1" for the first child of the
-// world, "world.2[3]" for the one of several made by the second creation whose
-// leader (rank 0) is world rank 3, "world.g7.1[0,2]" for the first that world ranks 0
-// and 2 made by CreateGroup with tag 7.
+// Its name shows its origin and is the same in every run that creates communicators in the same order. "world.1" is the
+// first child of "world". "world.2[3]" was made by the second creation, and its leader (rank 0) is world rank 3.
+// "world.g7.1[0,2]" is the first that world ranks 0 and 2 made by CreateGroup with tag 7.
 //
 // # After a restart
 //
-// A restarted program makes its communicators again, in the same order on each parent, by
-// the same calls, at the same places in the program: those made before Restore, and those
-// made later that existed at the checkpoint. Communicators that were freed before the
-// checkpoint are not made again, unless existing ones were made from them. If messages wait
-// for a communicator and the one made in its turn differs in its call, arguments, members
-// or place, creation (or Restore) fails on all ranks with ErrMismatch and names both
-// places. The place is the function and line that called this package; if the executable
-// was rebuilt, only the function counts. A communicator for which no message waits may be
-// made elsewhere, and counts as new. Communicators made at one place, as in a loop, are
+// A restarted program makes its communicators again, in the same order on each parent, by the same calls, at the same
+// places in the program. This holds for communicators made before Restore, and for later ones that existed at the
+// checkpoint. Communicators that were freed before the checkpoint are not made again, unless existing ones were made
+// from them. If messages wait for a communicator, the new one must agree with it in call, arguments, members and place.
+// Otherwise creation (or Restore) fails on all ranks with ErrMismatch and names both places. The place is the function
+// and line that called this package; if the executable was rebuilt, only the function counts. A communicator for which
+// no message waits may be made elsewhere, and counts as new. Communicators made at one place, as in a loop, are
 // identified by their order.
 type Comm struct {
 	st   *state
@@ -186,7 +182,7 @@ func (c *Comm) Free() error {
 	return nil
 }
 
-// channel is what carries c's messages; nil for no communicator, which its calls refuse.
+// channel returns the channel of c's messages; nil for no communicator, which its calls refuse.
 func (c *Comm) channel() *request.Channel {
 	if c == nil {
 		return nil
@@ -245,9 +241,8 @@ func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	})
 }
 
-// worldRanks translates ranks of c. Groups are made out of the private communicator: Open MPI
-// sends what it needs for that as messages with the program's tag on the communicator that
-// it is given, where a rank that drains, or receives any tag, would take them.
+// worldRanks translates ranks of c. Groups are made out of the private communicator: Open MPI then sends messages with
+// the program's tag on the given communicator, where a rank that drains, or receives any tag, would take them.
 func (c *Comm) worldRanks(list []int32) []int32 {
 	out := make([]int32, len(list))
 	for i, r := range list {
@@ -309,7 +304,7 @@ func (c *Comm) side() (*Comm, error) {
 	return c.shadow, nil
 }
 
-// release frees what side made.
+// release frees the communicators of side.
 func (c *Comm) release() error {
 	if c.shadow == nil {
 		return nil

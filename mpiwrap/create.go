@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
-// create runs one collective creation on c: all ranks agree on what is made,
-// the driver makes it, the child gets its name. make returns 0 to a rank that
-// belongs to no new communicator.
+// create runs one collective creation on c: all ranks agree on the child, the driver makes it, the child gets its name.
+// make returns 0 to a rank that belongs to no new communicator.
 func (c *Comm) create(op call.Op, how creation, build func() (driver.Handle, error)) (*Comm, error) {
 	if err := c.channel().Usable(op.String()); err != nil {
 		return nil, err
@@ -85,9 +84,8 @@ func (c *Comm) adopt(how creation, h driver.Handle, n int, refuse func(child *Co
 	return child, nil
 }
 
-// intent is what one rank brings to a creation: its call, the number of
-// children so far, the key of the child that its record has next, how this call fits
-// that child, and the place of the call.
+// intent is one rank's part of a creation: its call, the number of children so far, the key of the child that its
+// record has next, how this call fits that child, and the place of the call.
 type intent struct {
 	Call, Children, Claims, Fit, Place uint64
 }
@@ -99,9 +97,8 @@ const (
 	mailWaits              // the record has messages for the child
 )
 
-// agree compares over c what each rank is about to make and returns the number
-// of the child. Ranks that disagree, that make their communicators in different
-// orders, or one that differs from the run before the restart, make all of them fail alike.
+// agree compares the ranks' intents over c and returns the number of the child. Ranks that disagree, that make their
+// communicators in different orders, or one that differs from the run before the restart, make all of them fail alike.
 func (c *Comm) agree(how creation) (int, error) {
 	next := c.nextClaim(&how)
 	mine := intent{Call: hashText(how.Op), Children: uint64(c.childrenSoFar()), Claims: next.key(),
@@ -201,8 +198,8 @@ func (c *Comm) failAlike(reason error) error {
 	return reason
 }
 
-// empty receives what is still in flight on a communicator about to be freed: at
-// a later drain its messages would be missed for ever.
+// empty receives messages still in flight on a communicator about to be freed: at a later drain its messages would be
+// missed for ever.
 func (c *Comm) empty() error {
 	for {
 		mine, all := []int64{c.ch.InFlight()}, []int64{0}
@@ -231,7 +228,7 @@ func (c *Comm) allgather(in, out []byte) error {
 
 const explainBytes = 512
 
-// explain tells every rank what each of them was about to make.
+// explain tells every rank the intents of all.
 func (c *Comm) explain(how creation, next claim) error {
 	text := fmt.Sprintf("%s at %s (child %d)", how.Op, how.Creator, c.childrenSoFar()+1)
 	if next.rec != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// DeviceRange is a range of device memory that messages are read from and written to, with the
-// queue that orders them: *gpustate.Range is one, and HostRange makes one of a slice. Those who
-// implement it promise what its methods say; all may be called by several goroutines at once.
+// DeviceRange is a range of device memory for messages, with the queue that orders them: *gpustate.Range is one, and
+// HostRange makes one of a slice. Several goroutines may call its methods at once.
 type DeviceRange interface {
 	// Bytes is the length of the range.
 	Bytes() int
@@ -24,15 +23,14 @@ type DeviceRange interface {
 	// Read copies the beginning of the range to dst, after everything that is enqueued, and
 	// returns when that is done.
 	Read(dst []byte) error
-	// ReadPieces begins to copy the range, from byte off on, to pieces that follow each other,
-	// after everything that is enqueued and before what is enqueued later. Each wait returns
-	// when its piece has been copied, with the reason if it has not. After an error nothing is
-	// under way.
+	// ReadPieces begins to copy the range, from byte off on, to pieces that follow each other, after all enqueued
+	// commands and before later ones. Each wait returns when its piece has been copied, with the reason if it has not.
+	// After an error nothing is under way.
 	ReadPieces(off int, dst [][]byte) (waits []func() error, err error)
 	// Write copies src to the beginning of the range, after everything that is enqueued, and
 	// returns when that is done.
 	Write(src []byte) error
-	// Mark returns the present position in the queue: after what is enqueued now.
+	// Mark returns the present position in the queue: after all enqueued commands.
 	Mark() (mark any, err error)
 	// WritePiece begins to copy src to the range from byte off on, after mark, or, when that is
 	// nil, after everything that is enqueued. wait returns when that is done.
@@ -47,8 +45,8 @@ type DeviceRange interface {
 	// LendWith is Lend of this range, after mark, and of other, a range of the same device, after
 	// another mark, at once.
 	LendWith(mark, other, after any, do func(pointer, other uintptr) error) error
-	// Common is how many bytes of the memory of other, a range of any device, are those of this
-	// range, as far as that is known. Calls whose memory must not overlap refuse it then.
+	// Common returns how many bytes other, a range of any device, shares with this range, as far as that is known.
+	// Calls whose memory must not overlap refuse it then.
 	Common(other any) int
 	// Pin page-locks host memory for transfers with the device, until that is closed.
 	Pin(b []byte) (unpin func() error, err error)
@@ -57,18 +55,16 @@ type DeviceRange interface {
 // The calls below are those without Device in their names, for device memory. A message is the
 // same whether it comes from a device or from the host, and may go to either.
 //
-// A send reads what the queue of its range was given before the call, and has issued all reads
-// when it returns: commands that are enqueued later may overwrite the memory. It copies to host
-// memory first, and is complete as Send is: some lengths wait for the receiver. SendDevice,
-// SsendDevice and SendrecvDevice hand MPI the device memory itself where that is possible and the receiver is
-// there, see DeviceMessages. A receive
-// that is complete is seen by whatever is enqueued afterwards, on any queue; until then the
-// memory belongs to the library, and captures and moves of the device see all of a message or
-// nothing. A Test returns also while a large message is still coming.
+// A send reads the results of all commands that the queue of its range got before the call. It has issued all reads
+// when it returns: later commands may overwrite the memory. It copies to host memory first, and is complete as Send is:
+// some lengths wait for the receiver. SendDevice, SsendDevice and SendrecvDevice hand MPI the device memory itself
+// where that is possible and the receiver is there, see DeviceMessages. A receive that is complete is seen by whatever
+// is enqueued afterwards, on any queue; until then the memory belongs to the library, and captures and moves of the
+// device see all of a message or nothing. A Test returns also while a large message is still coming.
 //
-// A buffer that is released, or a device that is closed, while a receive is pending makes its
-// Wait fail with that error; the message is lost. What a send has issued is still read. The queue
-// may be released while a receive is pending.
+// A buffer that is released, or a device that is closed, while a receive is pending makes its Wait fail with that
+// error; the message is lost. Issued reads of a send still take place. The queue may be released while a receive is
+// pending.
 
 // SendDevice sends the range to rank dest; see Send.
 func SendDevice(c *Comm, src DeviceRange, dest, tag int) error {
@@ -91,15 +87,15 @@ func SendrecvDevice(c *Comm, src DeviceRange, to, stag int, dest DeviceRange, fr
 	return c.channel().SendrecvDevice(src, to, stag, dest, from, rtag)
 }
 
-// IsendDevice starts sending the range to rank dest. The call waits until the device has done
-// what was enqueued before it if the message is short (below 64 KiB); otherwise it does not.
+// IsendDevice starts sending the range to rank dest. If the message is short (below 64 KiB), the call waits until the
+// device has executed all enqueued commands.
 func IsendDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
 	r, err := c.channel().IsendDevice(src, dest, tag)
 	return (*Request)(r), err
 }
 
-// IrecvDevice starts receiving one message into the range, after everything that its queue has
-// been given; see Irecv. What is enqueued between the call and Wait does not touch the range.
+// IrecvDevice starts receiving one message into the range, after everything that its queue has been given; see Irecv.
+// Commands that are enqueued between the call and Wait do not touch the range.
 func IrecvDevice(c *Comm, dest DeviceRange, source, tag int) (*Request, error) {
 	r, err := c.channel().IrecvDevice(dest, source, tag)
 	return (*Request)(r), err
@@ -111,9 +107,8 @@ func NewDeviceRequest(c *Comm, r DeviceRange) *Request {
 	return (*Request)(c.channel().NewDeviceRequest(r))
 }
 
-// HostRange makes a DeviceRange of host memory, for ranks without a device in collectives of
-// those that have one. buf is host memory that does not move: of Alloc, or on the Go heap while
-// the program holds it.
+// HostRange makes a DeviceRange of host memory, for ranks without a device in collectives with ranks that have one. buf
+// is host memory that does not move: of Alloc, or on the Go heap while the program holds it.
 func HostRange[T Scalar](buf []T) DeviceRange { return &hostRange{bytesOf(buf)} }
 
 type hostRange struct{ b []byte }

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Collectives of device memory. All ranks of a communicator call the form with Device in its
-// name; one whose memory is the host's gives a HostRange. Each rank reads its input after what
-// its queue was given, and what it receives is seen by whatever is enqueued after the call. An
-// error of one rank's device is returned there, when the collective has ended everywhere.
+// Collectives of device memory. All ranks of a communicator call the form with Device in its name; one whose memory is
+// the host's gives a HostRange. Each rank reads its input after its queue's present commands; commands enqueued after
+// the call see the received data. An error of one rank's device is returned there, when the collective has ended
+// everywhere.
 //
 // BcastDevice, AllgatherDevice, AlltoallDevice and AlltoallvDevice hand MPI the device memory itself where that
 // is possible, on each rank for itself: see DeviceMessages. Reductions do not, since many libraries that move
@@ -78,9 +78,9 @@ func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte)
 	return lent, err
 }
 
-// AllreduceDevice combines the src of all ranks, vectors of T, element by element into every
-// rank's dest, which may be src. Long vectors are combined in parts of 4 MiB: results of
-// floating point may differ in the last bits from those of Allreduce, but not from run to run.
+// AllreduceDevice combines the src of all ranks, vectors of T, element by element into every rank's dest, which may be
+// src. Long vectors are combined in parts of 4 MiB. Results of floating point may differ in the last bits from results
+// of Allreduce, but not from run to run.
 func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 	if err := c.usableWith(call.Allreduce, dest, src); err != nil {
 		return err
@@ -210,8 +210,8 @@ func (p *pieces) endAll() {
 	}
 }
 
-// AlltoallDevice sends the i-th of equal parts of src to rank i and stores what came from rank j
-// in the j-th of equal parts of dest.
+// AlltoallDevice sends the i-th of equal parts of src to rank i and stores the part from rank j in the j-th of equal
+// parts of dest.
 func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
 	if err := c.usableWith(call.Alltoall, dest, src); err != nil {
 		return err
@@ -223,8 +223,8 @@ func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
 	return c.moved(call.Alltoall, dest, src, false, func(d, s []byte) error { return Alltoall(c, d, s) })
 }
 
-// AlltoallvDevice is AlltoallDevice with counts and displacements in elements; see Alltoallv. What
-// lies between the parts of dest stays as it is.
+// AlltoallvDevice is AlltoallDevice with counts and displacements in elements; see Alltoallv. Gaps between the parts of
+// dest are not written.
 func AlltoallvDevice[T Scalar](c *Comm, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
 	sdispls []int) error {
 	return c.moved(call.Alltoallv, dest, src, true, func(d, s []byte) error {
@@ -232,7 +232,7 @@ func AlltoallvDevice[T Scalar](c *Comm, dest DeviceRange, rcounts, rdispls []int
 	})
 }
 
-// elements are those that lie whole in b, which begins at a boundary of any.
+// elements returns those that lie whole in b, which begins at a boundary of any.
 func elements[T Scalar](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
 }
@@ -280,7 +280,7 @@ func (c *Comm) throughHost(op call.Op, dest, src DeviceRange, keep bool, do func
 	return c.deviceFailed(op, failed)
 }
 
-// deviceFailed is the error of a collective on the rank whose device failed, or nil.
+// deviceFailed returns the error of a collective on the rank whose device failed, or nil.
 func (c *Comm) deviceFailed(op call.Op, failed error) error {
 	if failed == nil {
 		return nil

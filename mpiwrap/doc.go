@@ -1,11 +1,9 @@
 // Package mpiwrap is MPI for Go programs that may be checkpointed at any moment.
 //
-// It covers point-to-point messages, collectives, communicators and one-sided
-// windows over a real MPI library found at run time, Open MPI or MPICH: one
-// binary runs under both, and building it needs neither. What it adds is what a
-// checkpointer needs to know: it counts the messages between each pair of ranks
-// and the collectives of each communicator, publishes what the rank is blocked
-// on, and keeps messages that were drained from the network in a mailbox, where
+// It covers point-to-point messages, collectives, communicators and one-sided windows. It finds a real MPI library at
+// run time, Open MPI or MPICH: one binary runs under both, and a build needs neither. It adds the knowledge that a
+// checkpointer needs. It counts the messages between each pair of ranks and the collectives of each communicator, and
+// publishes the call that blocks the rank. Messages that were drained from the network are kept in a mailbox, where
 // every receive looks first.
 //
 // # Terms
@@ -21,67 +19,58 @@
 //
 // # Promises
 //
-// A receive, probe or posted receive matches as MPI prescribes, whether the
-// message is still in MPI or already in the mailbox: messages of one sender and
-// communicator are matched in the order they were sent, also by wildcards. A
-// request completed by a drain stays complete until the program waits for it.
+// A receive, probe or posted receive matches as MPI prescribes, whether the message is still in MPI or already in the
+// mailbox. Messages of one sender and communicator are matched in the order of sending, even by wildcards. A request
+// completed by a drain stays complete until the program waits for it.
 //
-// # What is under way at a checkpoint
+// # Operations under way at a checkpoint
 //
 // The running program sees no difference. For a program that is restarted:
 //
-// A protected receive of NewRequest or RecvInit is pending or complete as it was. Any
-// other receive (Irecv, or an unprotected request) is no longer pending: the program
-// posts it again after Restore. If its message had arrived by the checkpoint, and Wait
-// or Test had not returned it, the new receive gets that message, ahead of later ones;
-// otherwise it gets the message that arrives later. With wildcards and several receives
-// this holds if they are posted in the original order. A wait for a request that was
-// not started again fails with ErrRequest and names the lost receive;
-// coordinated.NotReceivedError lists those that are left.
+// A protected receive of NewRequest or RecvInit is pending or complete as it was. Any other receive (Irecv, or an
+// unprotected request) is no longer pending: the program posts it again after Restore. If its message had arrived by
+// the checkpoint, and Wait or Test had not returned it, the new receive gets that message, ahead of later ones.
+// Otherwise it gets the message that arrives later. With wildcards and several receives this holds if they are posted
+// in the original order. A wait for a request that was not started again fails with ErrRequest and names the lost
+// receive; coordinated.NotReceivedError lists those that are left.
 //
 // A send is complete: its message is part of the checkpoint and is not sent again. A
 // message that Mprobe has matched is found by a probe again.
 //
-// A checkpoint is refused, with an error that matches ErrPending and names the call,
-// while a non-blocking collective is pending (restarted ranks could not start it again
-// together), while an unprotected receive is pending before a protected one that could
-// take its message, and while a receive on a freed communicator is pending.
+// A checkpoint is refused, with an error that matches ErrPending and names the call, in three cases. A non-blocking
+// collective is pending: restarted ranks could not start it again together. An unprotected receive is pending before a
+// protected one that could take its message. A receive on a freed communicator is pending.
 //
 // # Calls
 //
 // Lengths, counts, displacements and offsets are elements, not bytes. A function whose name begins with I starts its
-// operation and returns a Request: until Wait or Test reports that complete, the program neither writes the slices that
-// are sent nor reads those that are received. A blocking call waits without limit; a rank that died ends the job
+// operation and returns a Request. Until Wait or Test reports its completion, the program neither writes the slices
+// that are sent nor reads those that are received. A blocking call waits without limit; a rank that died ends the job
 // through the launcher or package coordinated.
 //
 // Arguments are checked before MPI sees them. Errors return as *Error with the
 // call, communicator, peer and tag; nothing here aborts the job. An empty slice is
 // legal everywhere. A message of 2^31 bytes or more stays one message.
 //
-// Where dest and src of a collective share memory as MPI's in-place argument
-// means it, the call is in place; any other overlap is an error.
+// If dest and src of a collective share memory as with MPI's in-place argument, the call is in place; any other overlap
+// is an error.
 //
 // # Memory and network cards
 //
-// Messages go to MPI from Go memory as it is. A network library that caches the
-// registration of pages would send stale data after the Go runtime has returned the
-// pages without its knowledge. Init therefore switches these caches off
-// (UCX_MEM_EVENTS=n, FI_MR_CACHE_MONITOR=disabled or kdreg2,
-// OMPI_MCA_mpi_leave_pinned=0, MV2_USE_LAZY_MEM_UNREGISTER=0) unless a variable says
-// otherwise. A process started with GODEBUG=madvdontneed=0 on Linux 5.18 or newer
-// keeps them, and sends large messages faster on such networks: the kernel then does
-// not move pages that a card uses. 'holdfast run' sets it, and 'holdfast doctor'
-// says what is in force. A program that enables a cache by a variable, without that
-// setting, may pass only memory of Alloc to MPI, and a checkpoint's drain is not
-// safe then.
+// Messages go to MPI from Go memory as it is. A network library that caches the registration of pages would send stale
+// data after the Go runtime has returned the pages without its knowledge. Init therefore switches these caches off
+// (UCX_MEM_EVENTS=n, FI_MR_CACHE_MONITOR=disabled or kdreg2, OMPI_MCA_mpi_leave_pinned=0,
+// MV2_USE_LAZY_MEM_UNREGISTER=0) unless a variable says otherwise. A process started with GODEBUG=madvdontneed=0 on
+// Linux 5.18 or newer keeps them, and sends large messages faster on such networks: the kernel then does not move pages
+// that a card uses. 'holdfast run' sets it, and 'holdfast doctor' shows the value in force. A program that enables a
+// cache by a variable, without that setting, may pass only memory of Alloc to MPI, and a checkpoint's drain is not safe
+// then.
 //
 // # Concurrency
 //
-// The world and everything made from it belong to one goroutine at a time, which may
-// migrate between OS threads. Two calls at once are refused with ErrConcurrent. With
-// ThreadMultiple calls may overlap where the library grants it. A checkpoint is
-// taken while no other goroutine is inside MPI, and is refused with an error that
-// names the call if one stays inside; calls that begin meanwhile wait. One goroutine
-// at a time uses the checkpointer, and what the others do must leave the protected
-// state whole at its Points.
+// The world and everything made from it belong to one goroutine at a time, which may migrate between OS threads. Two
+// calls at once are refused with ErrConcurrent. With ThreadMultiple calls may overlap where the library grants it. A
+// checkpoint is taken while no other goroutine is inside MPI, and is refused with an error that names the call if one
+// stays inside; calls that begin meanwhile wait. One goroutine at a time uses the checkpointer, and the others must
+// leave the protected state whole at its Points.
 package mpiwrap

@@ -11,10 +11,10 @@ import (
 var (
 	// ErrRank: a peer, source or root is not a rank of the communicator.
 	ErrRank = request.ErrRank
-	// ErrTag: a tag is negative or above what the MPI library allows.
+	// ErrTag: a tag is negative or above the MPI library's limit.
 	ErrTag = request.ErrTag
-	// ErrTruncate: a message is longer than the buffer it was received into. It is
-	// lost, and what the buffer holds depends on the library.
+	// ErrTruncate: a message is longer than the buffer it was received into. It is lost, and the contents of the buffer
+	// depend on the library.
 	ErrTruncate = request.ErrTruncate
 	// ErrLength: slices of a collective do not have the lengths it needs.
 	ErrLength = errors.New("slice has the wrong length")
@@ -26,7 +26,7 @@ var (
 	ErrRequest = request.ErrRequest
 	// ErrConcurrent: another goroutine is inside a call.
 	ErrConcurrent = request.ErrConcurrent
-	// ErrTooLarge: a count does not fit what MPI can express.
+	// ErrTooLarge: a count is larger than MPI can express.
 	ErrTooLarge = errors.New("more elements than MPI can count; send in parts")
 	// ErrOp: the operator is not defined for the element type.
 	ErrOp = request.ErrOp

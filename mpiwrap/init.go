@@ -50,13 +50,12 @@ type Options struct {
 // device, or through host memory; and the collectives that were handed device memory. Why is the reason why one that
 // waits for its receiver was not sent or received directly; it is empty if none was.
 //
-// A message goes directly in SendDevice, SsendDevice and SendrecvDevice, when its receiver waits for it, and if a
-// receive waits for pieces that come over MPI: from another node, or sent directly. BcastDevice,
-// AllgatherDevice, AlltoallDevice and AlltoallvDevice of 64 KiB and more do so on every rank for itself. All others
-// go through host memory, and so does everything with ThreadMultiple. A library that says that it takes
-// device memory is tried once for each device, with a message to the rank itself; where other
-// bytes come, messages go through host memory, and a warning of rank 0 says so. With HOLDFAST_GPU_AWARE=off, or
-// coordinated.Options.NoGPUAware, MPI is given none.
+// A message goes directly in SendDevice, SsendDevice and SendrecvDevice if its receiver waits for it. So do pieces that
+// a receive waits for and that come over MPI: from another node, or sent directly. BcastDevice, AllgatherDevice,
+// AlltoallDevice and AlltoallvDevice of 64 KiB and more do so on every rank for itself. All others go through host
+// memory, and so does everything with ThreadMultiple. A library that claims to take device memory is tried once for
+// each device, with a message to the rank itself. If other bytes arrive, messages go through host memory, and rank 0
+// logs a warning. With HOLDFAST_GPU_AWARE=off, or coordinated.Options.NoGPUAware, MPI is given none.
 //
 //	SentDirect, SentStaged, ReceivedDirect, ReceivedStaged, CollectivesDirect uint64
 //	Why                                                                       string
@@ -80,9 +79,9 @@ var process struct {
 // is collective over all ranks. It restores signal handlers that the library
 // replaces, so that USR1, USR2 and TERM still reach the program.
 //
-// Errors: ErrNoLibrary, a library that does not belong to the launcher (several ranks were started and each of them
-// is alone), ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, or what MPI reports. If a
-// linked C library has initialised MPI, Init uses it, and Finalize does not end it.
+// Errors: ErrNoLibrary, a library that does not belong to the launcher (several ranks were started and each is alone in
+// its world), ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, or an error of MPI. If a linked C library
+// has initialised MPI, Init uses it, and Finalize does not end it.
 //
 // Messages of linked C or Fortran code are neither counted nor drained: call Point only
 // while no rank is inside such code and none of its messages is in flight. Init warns
@@ -203,8 +202,8 @@ func (c *Comm) finalize(limit time.Duration) error {
 	return nil
 }
 
-// freeWindows frees what the program has left: MPICH aborts otherwise. All ranks of a
-// window have it, and windows in the same order. Epochs that are open are closed.
+// freeWindows frees windows that the program has left: MPICH aborts otherwise. All ranks of a window have it, and
+// windows in the same order. Epochs that are open are closed.
 func (s *state) freeWindows() error {
 	var errs []error
 	for _, w := range s.windows {
@@ -222,8 +221,8 @@ func (s *state) freeWindows() error {
 	return errors.Join(errs...)
 }
 
-// newThread starts an OS thread that does what it is given and nothing else. MPI is begun
-// and ended on one, as it demands: goroutines move between threads.
+// newThread starts an OS thread that runs the functions that it is given and nothing else. MPI is begun and ended on
+// one, as it demands: goroutines move between threads.
 func newThread() (work chan func()) {
 	work = make(chan func())
 	go func() {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
 )
 
-// Status says what was received or found by a probe. Source is a rank of the
-// communicator; Bytes is the length of the payload.
+// Status describes a message that was received or found by a probe. Source is a rank of the communicator; Bytes is the
+// length of the payload.
 //
 //	Source    int
 //	Tag       int
@@ -95,7 +95,7 @@ type Request request.Request
 
 func (r *Request) in() *request.Request { return (*request.Request)(r) }
 
-// inside are the requests as package request has them: the same pointers.
+// inside returns the requests as package request has them: the same pointers.
 func inside(rs []*Request) []*request.Request {
 	return unsafe.Slice((**request.Request)(unsafe.Pointer(unsafe.SliceData(rs))), len(rs))
 }
@@ -112,21 +112,18 @@ func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	return (*Request)(r), err
 }
 
-// Irecv starts receiving one message into buf; see Recv. It may be pending at a
-// checkpoint, and the running program sees no difference. After a restart it is no
-// longer pending: the program posts it again after Restore, and gets the message
-// that had arrived by the checkpoint, or the one that arrives later. See the
-// package comment, and NewRequest for a receive that is pending again by itself.
+// Irecv starts receiving one message into buf; see Recv. It may be pending at a checkpoint, and the running program
+// sees no difference. After a restart it is no longer pending. The program posts it again after Restore, and gets the
+// message that had arrived by the checkpoint, or the one that arrives later. See the package comment, and NewRequest
+// for a receive that is pending again by itself.
 func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	r, err := c.channel().Irecv(bytesOf(buf), source, tag)
 	return (*Request)(r), err
 }
 
-// NewRequest returns an idle request with a buffer, for a non-blocking call that
-// may be pending at a checkpoint. Its Irecv and Isend start it, Wait and Test end
-// it, and it can be started again. It belongs among what the program makes before
-// Restore; protected together with its buffer, it is pending again after a
-// restart:
+// NewRequest returns an idle request with a buffer, for a non-blocking call that may be pending at a checkpoint. Its
+// Irecv and Isend start it, Wait and Test end it, and it can be started again. The program makes it before Restore;
+// protected together with its buffer, it is pending again after a restart:
 //
 //	halo := make([]float64, n)
 //	req := mpiwrap.NewRequest(world, halo)
@@ -169,16 +166,15 @@ func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 // by SendInit or RecvInit, is an error; those before it are started.
 func Start(rs ...*Request) error { return request.Start(inside(rs)...) }
 
-// Wait blocks until the request is complete and returns what it received. A request
-// that was never started, or was waited for already, is an error that matches
-// ErrRequest; so is one that was pending at a checkpoint, was not protected and has
-// not been posted again after the restart. A nil request is complete.
+// Wait blocks until the request is complete and returns the Status of its message. A request that was never started, or
+// was waited for already, is an error that matches ErrRequest. So is an unprotected one that was pending at a
+// checkpoint and has not been posted again after the restart. A nil request is complete.
 func (r *Request) Wait() (Status, error) {
 	return r.in().Wait()
 }
 
-// Test reports whether the request is complete and if so returns what it received.
-// Its errors are those of Wait.
+// Test reports whether the request is complete and if so returns the Status of its message. It returns the errors of
+// Wait.
 func (r *Request) Test() (Status, bool, error) {
 	return r.in().Test()
 }
@@ -192,15 +188,13 @@ func (r *Request) Cancel() error { return r.in().Cancel() }
 // first.
 func (r *Request) Free() error { return r.in().Free() }
 
-// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a
-// checkpoint, after the drain. Its buffer is not part of it. A request that was freed is
-// described as freed, and is freed after a restart.
+// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a checkpoint, after the drain. Its buffer
+// is not saved with it. A request that was freed is described as freed, and is freed after a restart.
 func (r *Request) MarshalBinary() ([]byte, error) { return r.in().MarshalBinary() }
 
-// UnmarshalBinary makes an idle request what it was at the checkpoint: complete,
-// or pending. A pending receive is posted again when the program makes its next
-// call, in the order in which receives were posted before, so that its buffer can
-// still be restored.
+// UnmarshalBinary brings an idle request into its state at the checkpoint: complete, or pending. A pending receive is
+// posted again when the program makes its next call, in the order in which receives were posted before, so that its
+// buffer can still be restored.
 func (r *Request) UnmarshalBinary(b []byte) error {
 	apply, err := r.StageBinary(b)
 	if err == nil {
@@ -209,8 +203,8 @@ func (r *Request) UnmarshalBinary(b []byte) error {
 	return err
 }
 
-// StageBinary is UnmarshalBinary in two steps: it checks a record and changes
-// nothing; apply, which cannot fail, makes the request what the record says.
+// StageBinary is UnmarshalBinary in two steps: it checks a record and changes nothing; apply, which cannot fail,
+// changes the request.
 func (r *Request) StageBinary(b []byte) (apply func(), err error) { return r.in().StageBinary(b) }
 
 // In the forms for several requests below, nil and inactive requests count as

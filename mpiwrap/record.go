@@ -18,7 +18,7 @@ import (
 //	Came        bool   // its message had come by the checkpoint and is still in the mailbox
 type PendingReceive = endpoint.PendingReceive
 
-// record is what a checkpoint keeps of a rank's message layer.
+// record has the state of a rank's message layer for a checkpoint.
 type record struct {
 	Version int
 	Rank    int    // world rank

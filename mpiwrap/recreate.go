@@ -47,7 +47,7 @@ func (c *Comm) freedBelow(yield func(*Comm) bool) {
 	}
 }
 
-// before returns what the record says of c, or nil.
+// before returns the record of c, or nil.
 func (c *Comm) before() *commRecord {
 	if c.st.restored == nil {
 		return nil
@@ -73,7 +73,7 @@ func (r *record) find(name string, members []int) (found *commRecord) {
 	return found
 }
 
-// unclaimed are the communicators that this run has not made again.
+// unclaimed returns the communicators that this run has not made again.
 func (r *record) unclaimed() []commRecord {
 	var out []commRecord
 	for _, c := range r.Comms {
@@ -155,7 +155,7 @@ func (c *Comm) nextClaim(how *creation) claim {
 	return best
 }
 
-// number is the child's number in its name: "world.2[3]" is 2.
+// number returns the child's number in its name: "world.2[3]" is 2.
 func (r *commRecord) number() int {
 	s := r.Name[strings.LastIndexByte(r.Name, '.')+1:]
 	if i := strings.IndexByte(s, '['); i >= 0 {
@@ -175,8 +175,7 @@ func (how creation) print() uint64 {
 	return h.Sum64()
 }
 
-// groupNumber returns the number of the next creation by a group, and what the
-// record says of it, or nil.
+// groupNumber returns the number of the next creation by a group, and its record, or nil.
 func (c *Comm) groupNumber(how *creation) (int, *commRecord) {
 	key := how.groupKey()
 	c.st.Lock()
@@ -226,7 +225,7 @@ func (how *creation) locate(parent *Comm, op call.Op) {
 	}
 }
 
-// place is the innermost function and line of the program.
+// place returns the innermost function and line of the program.
 func (how *creation) place() string {
 	if len(how.Path) == 0 {
 		return ""
@@ -261,7 +260,7 @@ func isLiteral(part string) bool {
 	})
 }
 
-// common is how many functions two paths have in common, from the innermost on.
+// common returns how many functions two paths have in common, from the innermost on.
 func (r *record) common(a, b *creation) int {
 	n := 0
 	for n < min(len(a.Path), len(b.Path)) {
@@ -350,8 +349,7 @@ func (r *record) twice() string {
 	return ""
 }
 
-// buildID returns what the linker has put into the executable to tell builds apart,
-// or "".
+// buildID returns the build ID that the linker has put into the executable, or "".
 var buildID = sync.OnceValue(func() string {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {

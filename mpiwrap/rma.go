@@ -30,8 +30,7 @@ func (w *Win[T]) Accumulate(target, at int, src []T, op Op) error {
 		Op: driver.Op(op), Origin: bytesOf(src)})
 }
 
-// GetAccumulate is Accumulate that also stores in dest what was there before. With
-// NoOp it is an atomic Get.
+// GetAccumulate is Accumulate that also stores the earlier contents in dest. With NoOp it is an atomic Get.
 func (w *Win[T]) GetAccumulate(target, at int, dest, src []T, op Op) error {
 	if len(dest) != len(src) {
 		return w.w.refuse("GetAccumulate", target, ErrLength, fmt.Sprintf("dest has %d elements, src %d", len(dest),
@@ -50,9 +49,8 @@ func (w *Win[T]) FetchAndOp(target, at int, result *T, value T, op Op) error {
 		Op: driver.Op(op), Origin: bytesOf(origin), Result: bytesOf(unsafe.Slice(result, 1))})
 }
 
-// CompareAndSwap stores value in element at of target's part if it equals
-// compare; *result gets what was there before, valid after the next Flush, Unlock or
-// Fence. It is for integers.
+// CompareAndSwap stores value in element at of target's part if it equals compare. *result gets the earlier contents,
+// valid after the next Flush, Unlock or Fence. It is for integers.
 func (w *Win[T]) CompareAndSwap(target, at int, result *T, compare, value T) error {
 	if t := w.w.typ; t == driver.Float32 || t == driver.Float64 || t == driver.Complex64 || t == driver.Complex128 {
 		return w.w.refuse("CompareAndSwap", target, ErrOp, "MPI compares integers only")
@@ -252,8 +250,8 @@ func (w *window) unpinAll() {
 	}
 }
 
-// Sync makes direct accesses to the caller's own memory and those of other ranks
-// visible to each other inside a LockAll epoch.
+// Sync makes direct accesses to the caller's own memory and accesses of other ranks visible to each other inside a
+// LockAll epoch.
 func (w *Win[T]) Sync() error {
 	s := &w.w
 	if err := s.usable("Sync"); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Scalar is what messages are made of: numbers of fixed layout. int and uint
-// travel as 64 bits.
+// Scalar is an element of messages: a number of fixed layout. int and uint travel as 64 bits.
 type Scalar interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~int |
 		~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uint |
@@ -66,8 +65,7 @@ func sameMemory(a, b []byte) bool {
 // library, and for memory that the program registers with a device. Allocate it once.
 // Local.
 //
-// Errors: ErrLength for a negative n, ErrTooLarge for more than the address space, or
-// those of mmap.
+// Errors: ErrLength for a negative n, ErrTooLarge for more than the address space, or an error of mmap.
 func Alloc[T Scalar](n int) ([]T, error) {
 	var zero T
 	size := int(unsafe.Sizeof(zero))

@@ -25,13 +25,12 @@ type state struct {
 	freed   []endpoint.Collective // those freed since the last Drain
 	windows []*window
 
-	restored *record     // what a checkpoint said, until claimed
+	restored *record     // the checkpoint's record, until claimed
 	thread   chan func() // that MPI was begun on; nil for simulated ranks
 }
 
-// pinned holds every state whose library may write to the program's memory at any
-// time: a process has one. Collecting it, and with it the pins of requests under
-// way, would let MPI write to what has become other memory.
+// pinned holds every state whose library may write to the program's memory at any time: a process has one. If the
+// garbage collector took it, with the pins of requests under way, MPI would write to memory of another use.
 var pinned sync.Map
 
 // newWorld builds a rank's state on a driver. It is collective: the private
@@ -111,8 +110,8 @@ type onPart struct {
 
 func (d onPart) World() driver.Handle { return d.world }
 
-// Endpoint is the side of this rank that programs do not see, the same for all its communicators. Package coordinated,
-// benchmarks and tests use it; programs have no use for it, or for Private and Restart.
+// Endpoint returns the side of this rank that programs do not see, the same for all its communicators. Package
+// coordinated, benchmarks and tests use it; programs have no use for it, or for Private and Restart.
 func (c *Comm) Endpoint() endpoint.Endpoint { return c.st.endpoint }
 
 // Private returns a communicator of all ranks for the checkpointer's own messages: they are neither counted nor
@@ -124,8 +123,8 @@ func (c *Comm) Private() *Comm { return c.st.private }
 // observer, if there is one, is called before every call. Collective over the world, which must not be used
 // before end has returned.
 //
-// end is collective as well, and does what the end of a process would: receives that are pending are withdrawn,
-// messages dropped, and communicators, windows and prepared requests freed.
+// end is collective as well, and acts as the end of a process: pending receives are withdrawn, messages dropped, and
+// communicators, windows and prepared requests freed.
 func (c *Comm) Restart(observer func(op string)) (world *Comm, end func() error, err error) {
 	h, err := c.st.Driver.Dup(c.ch.Handle)
 	if err != nil {

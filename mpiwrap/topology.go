@@ -167,9 +167,8 @@ func (g *Cart) Sub(keep []bool) (*Cart, error) {
 	return sub, nil
 }
 
-// Neighborhood is whom a rank exchanges with in neighbourhood collectives. Slot i
-// of what is received comes from Sources[i], slot i of what is sent goes to
-// Dests[i]; slots of ProcNull are left alone.
+// Neighborhood is whom a rank exchanges with in neighbourhood collectives. Slot i of received data comes from
+// Sources[i], slot i of sent data goes to Dests[i]; slots of ProcNull are not written.
 type Neighborhood struct {
 	c              *Comm
 	Sources, Dests []int
@@ -184,7 +183,7 @@ func (g *Cart) Neighbors() *Neighborhood {
 		below, above, _ := g.Shift(d, 1)
 		n.Sources = append(n.Sources, below, above)
 		n.Dests = append(n.Dests, below, above)
-		// What goes down arrives in the slot for above.
+		// Data sent down arrives in the slot for above.
 		n.rtags = append(n.rtags, 2*d, 2*d+1)
 		n.stags = append(n.stags, 2*d+1, 2*d)
 	}
@@ -287,8 +286,8 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	return (*Request)(r), err
 }
 
-// NeighborAllgather sends all of src to every destination and stores what came
-// from source i in the i-th of equal parts of dest, each as long as src.
+// NeighborAllgather sends all of src to every destination and stores the data from source i in the i-th of equal parts
+// of dest, each as long as src.
 func NeighborAllgather[T Scalar](n *Neighborhood, dest, src []T) error {
 	return waitFor(IneighborAllgather(n, dest, src))
 }
@@ -312,8 +311,8 @@ func IneighborAllgatherv[T Scalar](n *Neighborhood, dest []T, counts, displs []i
 	return exchange(n, parts[T]{dest, counts, displs}, same(src, len(n.Dests)))
 }
 
-// NeighborAlltoall sends the i-th of equal parts of src to destination i and
-// stores what came from source j in the j-th of equal parts of dest.
+// NeighborAlltoall sends the i-th of equal parts of src to destination i and stores the part from source j in the j-th
+// of equal parts of dest.
 func NeighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) error {
 	return waitFor(IneighborAlltoall(n, dest, src))
 }

@@ -292,9 +292,8 @@ func exchanging[T Scalar](c *Comm, dest, src []T) (driver.Coll, error) {
 	return a, c.place(&a, d, s, nil)
 }
 
-// Alltoall sends the i-th of Size equal parts of src to rank i and stores what
-// came from rank j as the j-th part of dest. dest may be src; that
-// costs a copy.
+// Alltoall sends the i-th of Size equal parts of src to rank i and stores the part from rank j as the j-th part of
+// dest. dest may be src; that costs a copy.
 func Alltoall[T Scalar](c *Comm, dest, src []T) error {
 	return c.runChecked(exchanging(c, dest, src))
 }

@@ -21,17 +21,16 @@ var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Un
 // is collective, or while the target is locked. Slices given to an access belong to
 // the library until the epoch ends or is flushed.
 //
-// No epoch may be open at a checkpoint, which is refused with ErrEpochOpen. The
-// memory belongs to MPI; a Win marshals its contents, so it can be protected as it
-// is. One that was freed before the checkpoint is recorded as freed: a restarted program,
-// which allocates it before Restore, finds that it may only free it again, and gets
-// ErrFreed from everything else. Finalize frees the windows that are left.
+// No epoch may be open at a checkpoint, which is refused with ErrEpochOpen. The memory belongs to MPI; a Win marshals
+// its contents, so it can be protected as it is. A window that was freed before the checkpoint is recorded as freed. A
+// restarted program allocates it before Restore and may then only free it: everything else returns ErrFreed. Finalize
+// frees the windows that are left.
 type Win[T Scalar] struct {
 	w   window
 	mem []T
 }
 
-// window is what does not depend on the element type.
+// window is the part that does not depend on the element type.
 type window struct {
 	c       *Comm
 	h       driver.Handle
@@ -179,7 +178,7 @@ func (w *Win[T]) MarshalBinary() ([]byte, error) {
 	return append([]byte(nil), w.w.mem...), nil
 }
 
-// freedMark is the record of a freed window: some text of another length than the
+// freedMark returns the record of a freed window: some text of another length than the
 // contents have.
 func (w *window) freedMark() string {
 	const mark = "this window was freed"
@@ -189,8 +188,7 @@ func (w *window) freedMark() string {
 	return mark
 }
 
-// UnmarshalBinary puts back what MarshalBinary returned on a window of the same
-// length.
+// UnmarshalBinary restores the result of MarshalBinary in a window of the same length.
 func (w *Win[T]) UnmarshalBinary(b []byte) error {
 	apply, err := w.StageBinary(b)
 	if err == nil {
@@ -209,7 +207,7 @@ func (w *Win[T]) StageBinary(b []byte) (apply func(), err error) {
 	return func() { copy(mem, b) }, err
 }
 
-// BinaryMemory is where UnmarshalBinary puts n bytes, for a restore that reads
+// BinaryMemory returns where UnmarshalBinary puts n bytes, for a restore that reads
 // straight into the window. It is nil where the n bytes are the mark of a window that was
 // freed: they are given to StageBinary.
 func (w *Win[T]) BinaryMemory(n int) ([]byte, error) {

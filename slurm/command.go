@@ -26,14 +26,14 @@ type Client struct {
 
 const defaultTimeout = 10 * time.Second
 
-// CommandError says which command failed, how, and what it wrote about it.
+// CommandError names a failed command, the cause, and the command's own text.
 type CommandError struct {
 	Args   []string
 	Stderr string
 	Err    error
 }
 
-// Error gives the command line, the cause, and what the command wrote.
+// Error gives the command line, the cause, and the command's output.
 func (e *CommandError) Error() string {
 	s := fmt.Sprintf("slurm: %s: %v", strings.Join(e.Args, " "), e.Err)
 	if e.Stderr != "" {
@@ -52,10 +52,10 @@ var ErrNoSlurm = errors.New("no Slurm commands in PATH")
 // controller does not answer, as a rule.
 var ErrTimeout = errors.New("no answer in time")
 
-// maxOutput bounds what is kept of a command's output.
+// maxOutput bounds the part of a command's output that is kept.
 const maxOutput = 64 << 20
 
-// output runs a command and returns what it wrote to standard output.
+// output runs a command and returns its standard output.
 func (c *Client) output(ctx context.Context, args ...string) (string, error) {
 	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
@@ -122,19 +122,16 @@ func oneLine(b []byte) string {
 	return s
 }
 
-// The variables of Slurm that its commands need here: which cluster, which job, and
-// how to prove who asks. All others that begin so change what a command asks for or
-// how it writes the answer, as options do: SLURM_TIME_FORMAT, SINFO_PARTITION,
-// SCANCEL_INTERACTIVE and many more. They are the user's own, for the user's
-// commands.
+// The variables of Slurm that its commands need here: the cluster, the job, and the proof of the user. All others that
+// begin so change a command's question or the form of the answer, as options do: SLURM_TIME_FORMAT, SINFO_PARTITION,
+// SCANCEL_INTERACTIVE and many more. They are the user's own, for the user's commands.
 var needed = []string{"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT", "SLURM_JOB_ID", "SLURM_JOBID"}
 
 // steering are the beginnings of the names of variables that Slurm's commands obey.
 var steering = []string{"SLURM_", "SRUN_", "SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SACCT_"}
 
-// Environ is the environment of a command of Slurm whose output is read by a program:
-// env without what the user has set for commands of their own, times as in ISO 8601,
-// messages in English.
+// Environ returns the environment of a command of Slurm whose output a program reads: env without the user's settings
+// for their own commands, times as in ISO 8601, messages in English.
 func Environ(env []string) []string {
 	var out []string
 	for _, v := range env {

@@ -10,9 +10,8 @@ import (
 	"syscall"
 )
 
-// Temporary reports whether a command failed because the controller or munge did not
-// answer or was busy, or because this machine could not run it just now, so that it is
-// worth trying again.
+// Temporary reports whether it is worth trying again: the controller or munge did not answer or was busy, or this
+// machine could not run the command just now.
 func Temporary(err error) bool {
 	if errors.Is(err, ErrTimeout) {
 		return true
@@ -30,7 +29,7 @@ func Temporary(err error) bool {
 	return slices.ContainsFunc(passing, func(s string) bool { return strings.Contains(failed.Stderr, s) })
 }
 
-// passing are words of Slurm's messages about what passes.
+// passing are words of Slurm's messages about passing failures.
 var passing = []string{"contact slurm controller", "timed out", "imeout", "Connection refused", "Connection reset",
 	"No route to host",
 	"Network is unreachable", "Zero Bytes", "ommunication", "ry again", "Transport endpoint", "error on socket",
@@ -45,9 +44,9 @@ func Unknown(err error) bool {
 	return errors.As(err, &failed) && strings.Contains(failed.Stderr, "Invalid job id")
 }
 
-// Requeue ends a job and puts it back into the queue under the same number. restarts is how
-// often that had happened when the job started. The caller, if it runs in the job, is ended by
-// it. An error that is not Temporary says what to do.
+// Requeue ends a job and puts it back into the queue under the same number. restarts is the number of earlier requeues
+// when the job started. The caller, if it runs in the job, is ended by it. An error that is not Temporary has the
+// remedy.
 func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 	_, err := c.output(ctx, "scontrol", "requeue", id)
 	if interrupted(err) {
@@ -97,8 +96,7 @@ func (c *Client) RunOnAll(ctx context.Context, nodes []string, command ...string
 	return err
 }
 
-// OutputOfAll is RunOnAll, and returns what the command wrote to standard output on all nodes,
-// line by line in no order.
+// OutputOfAll runs a command as RunOnAll does, and returns its standard output of all nodes, line by line in no order.
 func (c *Client) OutputOfAll(ctx context.Context, nodes []string, command ...string) (string, error) {
 	n := strconv.Itoa(len(nodes))
 	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-K0", "-N" + n, "-n" + n,

@@ -1,7 +1,5 @@
-// Package slurm knows the batch system: what it tells a job in its environment,
-// when the job will be ended, which of its nodes are alive, how a job is put
-// back into the queue and how its steps are signalled. It knows nothing of
-// checkpoints.
+// Package slurm talks to the batch system. It reads a job's environment, deadline and healthy nodes, puts a job back
+// into the queue and signals its steps. It knows nothing of checkpoints.
 //
 // # Terms
 //
@@ -11,10 +9,9 @@
 //
 // # Commands
 //
-// What the environment does not say is asked of scontrol, sinfo, scancel and
-// srun through a Client. Each command has a time limit, because all of them
-// wait when the controller does not answer, and an error carries what the
-// command wrote to its standard error (CommandError).
+// A Client asks scontrol, sinfo, scancel and srun for everything that the environment lacks. Each command has a time
+// limit, because all of them wait when the controller does not answer. An error carries the command's standard error
+// (CommandError).
 //
 // A Client may be shared by goroutines; it holds no state but its settings.
 package slurm

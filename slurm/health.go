@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// NodeState is how a node stands in Slurm's eyes.
+// NodeState is Slurm's view of a node.
 type NodeState struct {
 	Name       string
 	State      string // idle, mixed, allocated, down, draining, ... in lower case, without marks

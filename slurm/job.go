@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Job is what Slurm tells a job in its environment.
+// Job has the data about a job in its environment.
 type Job struct {
 	ID        string
 	Name      string

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// maxNames bounds what a node list may expand to: more than any machine has.
+// maxNames bounds the names in a node list: more than any machine has.
 const maxNames = 1 << 20
 
 // maxListBytes bounds all names of a list together.
 const maxListBytes = 64 << 20
 
-// listError says what is wrong with a node list, of which it gives the beginning.
+// listError describes the fault of a node list, with its beginning.
 func listError(list, format string, args ...any) error {
 	const most = 200
 	if len(list) > most {
@@ -141,9 +141,8 @@ func ExpandCounts(list string) ([]int, error) {
 	return counts, nil
 }
 
-// FoldNodes writes names as a node list, "n[1-3,7],login": what ExpandNodes reads, in the order
-// given. Names that follow each other and differ in the number at their end share brackets, so that
-// the nodes of a machine make a short list when they are in order.
+// FoldNodes writes names as a node list for ExpandNodes, "n[1-3,7],login", in the order given. Names that follow each
+// other and differ in the number at their end share brackets. So the nodes of a machine, in order, make a short list.
 func FoldNodes(names []string) string {
 	var items []string
 	for i := 0; i < len(names); {
@@ -176,7 +175,7 @@ func FoldNodes(names []string) string {
 	return strings.Join(items, ",")
 }
 
-// longestNumber is below what ExpandNodes takes in a range.
+// longestNumber is below the limit of ExpandNodes for a range.
 const longestNumber = 9
 
 // cutNumber takes the digits off the end of a name; none if they are too many, or if the name has

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// JobInfo is what the controller says of a job.
+// JobInfo is the controller's description of a job.
 type JobInfo struct {
 	State      string // RUNNING, PENDING, COMPLETED, ...
 	Partition  string
@@ -21,11 +21,10 @@ type JobInfo struct {
 	Nodes      []string      // that it holds now: dead ones are gone from a job with --no-kill
 }
 
-// WhyNoRequeue returns the reason why a job that must stop is not to be put back into the
-// queue: it was cancelled, or Slurm does so by itself, in a preemption or after
-// scontrol requeue. It is empty if it is to be, as at the time limit. restarts is
-// how often the job had been requeued when it started. While processes of the job
-// are left, Slurm calls it COMPLETING and does not give the reason of its end.
+// WhyNoRequeue returns the reason why a job that must stop is not to be put back into the queue: it was cancelled, or
+// Slurm requeues it by itself, in a preemption or after scontrol requeue. It is empty if the job is to be requeued, as
+// at the time limit. restarts is the number of earlier requeues when the job started. While processes of the job are
+// left, Slurm calls it COMPLETING and does not give the reason of its end.
 func (j *JobInfo) WhyNoRequeue(restarts int) string {
 	switch {
 	case j.State == "COMPLETING" && j.Restarts <= restarts && (j.Limit == 0 || j.End.Before(j.Start.Add(j.Limit))):
@@ -121,9 +120,8 @@ func parseLimit(s string) (time.Duration, error) {
 	return (24*d+h)*time.Hour + m*time.Minute + sec*time.Second, nil
 }
 
-// Deadline returns when a job will be ended: what SLURM_JOB_END_TIME says, or
-// else the controller. It is zero for a job without a time limit. The limit of a
-// running job can be changed, of which the environment does not hear.
+// Deadline returns the time at which a job will be ended, by SLURM_JOB_END_TIME or else by the controller. It is zero
+// for a job without a time limit. The limit of a running job can be changed; its environment then has the old one.
 func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 	if s := os.Getenv("SLURM_JOB_END_TIME"); s != "" && id == os.Getenv("SLURM_JOB_ID") {
 		end, err := strconv.ParseInt(s, 10, 64)
@@ -136,7 +134,7 @@ func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 	return j.End, err
 }
 
-// Config is what of the site's configuration concerns jobs that checkpoint.
+// Config is the part of the site's configuration that concerns jobs with checkpoints.
 type Config struct {
 	KillWait   time.Duration // from TERM to KILL
 	SlurmdPort int
@@ -233,7 +231,7 @@ func scriptWarning(script string) (w Warning, found bool) {
 	return w, found
 }
 
-// defaultLead is what Slurm takes when --signal names no time.
+// defaultLead is Slurm's time when --signal names none.
 const defaultLead = 60 * time.Second
 
 // ParseWarning reads the value of --signal: [{R|B}:]SIGNAL[@SECONDS].

@@ -13,11 +13,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// What a shard at the level with the data may refer to where parity rows are computed from
-// it. The rows of an epoch rebuild its files byte by byte, references included, so all that
-// these refer to must have rows as well. Epochs may be passed over at parity, and fail there;
-// the base of a shard is therefore the newest epoch that parity has, not the newest of its
-// own level.
+// The epochs that a shard at the level with the data may refer to if parity rows are computed from it. The rows of an
+// epoch rebuild its files byte by byte, references included, so all that these refer to must have rows as well. Epochs
+// may be passed over at parity, and fail there; the base of a shard is therefore the newest epoch that parity has, not
+// the newest of its own level.
 
 // mostBases is the number of indices of the newest shards that are kept until parity takes one. Only the newest ones
 // are sent there.
@@ -45,7 +44,7 @@ func (b *bases) keep(idx *format.Index, rows Epoch) {
 	}
 }
 
-// rowsOf is the level whose rows are computed from the shards at l, if epochs go there, or nil.
+// rowsOf returns the level whose rows are computed from the shards at l, if epochs go there, or nil.
 func (s *Store) rowsOf(l *levelState) *levelState {
 	if !l.Traits().Data {
 		return nil
@@ -57,7 +56,7 @@ func (s *Store) rowsOf(l *levelState) *levelState {
 	return r
 }
 
-// baseAt is the shard that a new one of this rank may refer to, or nil.
+// baseAt returns the shard that a new one of this rank may refer to, or nil.
 func (s *Store) baseAt(l *levelState, rank int, e Epoch) *format.Index {
 	r := s.rowsOf(l)
 	if r == nil {
@@ -155,19 +154,18 @@ type adopted struct {
 	later   Epoch       // guarded by the level's mu: committed since, so that this is no base any more; 0: none
 }
 
-// Adopt lets the next shard of this rank refer to the one that was restored: what has not changed since
-// need not be written again. It reports whether that will be so; if not, the next shard is written whole, as
-// the first one of a directory is. sh is open still, and all ranks have restored the epoch.
+// Adopt lets the next shard of this rank refer to the restored one: unchanged chunks are not written again. It reports
+// whether that is possible; if not, the next shard is written whole, like the first one of a directory. sh is still
+// open, and all ranks have restored the epoch.
 //
-// It is adopted at the level that it was read from, if it lies in this rank's own directory there, and each
-// of its chunks was read from there and found right. So an epoch that came from another node, another level
-// or memory is not adopted, nor one with a damaged chunk, even if another place made that good; nor one
-// of another number of ranks. Nothing is adopted at a level that ranks share, nor where other ranks keep
-// copies of shards, nor where parity is computed from them, since it is not known then that the epoch has
-// its rows.
+// It is adopted at the level from which it was read, under two conditions: it lies in this rank's own directory there,
+// and each of its chunks was read from there and found right. So an epoch from another node, another level, memory or
+// another number of ranks is not adopted. Nor is one with a damaged chunk, even if another place had a good copy.
+// Nothing is adopted at a level that ranks share, nor with copies of shards on other ranks. Nor with parity, since
+// nobody knows then whether the epoch has its rows.
 //
-// Prune keeps the epoch until a later one is committed at the level, which keeps what it refers to. If
-// it has gone nevertheless, the next shard is written whole.
+// Prune keeps the epoch until a later one is committed at the level, which keeps the epochs that it refers to. If it
+// has gone nevertheless, the next shard is written whole.
 func (s *Store) Adopt(sh *Shard) bool {
 	leave, err := s.enter()
 	if err != nil {
@@ -195,8 +193,8 @@ func (s *Store) Adopt(sh *Shard) bool {
 	return true
 }
 
-// adoptedBefore is the adopted shard of a rank, if nothing was committed at the level since, or nil. It makes the epoch
-// durable, which the run that wrote it may not have done: shards that refer to it must not outlive it.
+// adoptedBefore returns the adopted shard of a rank, if nothing was committed at the level since, or nil. It makes the
+// epoch durable, which the run that wrote it may not have done: shards that refer to it must not outlive it.
 func (s *Store) adoptedBefore(l *levelState, rank int, e Epoch) *format.Index {
 	l.mu.Lock()
 	a := l.adopted

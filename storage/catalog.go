@@ -27,14 +27,14 @@ type Candidate = catalog.Candidate
 //	Err   error     // why the level does not serve; ErrNotCommitted: no manifest
 type LevelState = catalog.LevelState
 
-// Overview is what rank 0 found in the directories that all ranks share, for one rank; see Options.Collective. It holds
-// for as long as no rank has committed an epoch since.
+// Overview has rank 0's findings in the directories that all ranks share, for one rank; see Options.Collective. It
+// holds for as long as no rank has committed an epoch since.
 //
 //	Common []byte // the same for all ranks
 //	Own    []byte // this rank's
 type Overview = catalog.Overview
 
-// History is what the levels say of the job's past.
+// History is the job's past as the levels record it.
 //
 //	Epoch    Epoch    // one that all ranks had committed; 0: none yet
 //	Level    string   // where
@@ -62,16 +62,14 @@ func (s *Store) Candidates(ctx context.Context) (list []Candidate, unreadable []
 	return s.catalog.Candidates(ctx, s.opt.Memory.matches)
 }
 
-// Survey describes every epoch found at any level, newest epoch first and levels
-// nearest first. Directories of other ranks count as far as Learn has been told of
-// them.
+// Survey describes every epoch found at any level, newest epoch first and levels nearest first. Directories of other
+// ranks count as far as Learn knows them.
 func (s *Store) Survey(ctx context.Context) ([]LevelState, error) {
 	return entered(s, func() ([]LevelState, error) { return s.catalog.Survey(ctx, s.opt.Memory.matches) })
 }
 
-// Pending lists the epochs that are committed at from, as far as this rank can
-// tell, and newer than the newest at to, oldest first: a job that died in the
-// middle of a flush left them, and the next one can Flush and Commit those that all
+// Pending lists the epochs that are committed at from, as far as this rank knows, and newer than the newest at to,
+// oldest first. A job that died in the middle of a flush left them. The next one can Flush and Commit those that all
 // ranks have with the same ID.
 func (s *Store) Pending(ctx context.Context, from, to string) ([]Candidate, error) {
 	return entered(s, func() ([]Candidate, error) {
@@ -87,27 +85,26 @@ func (s *Store) Pending(ctx context.Context, from, to string) ([]Candidate, erro
 	})
 }
 
-// Choose tells the store what an epoch contains, by the ID of a Candidate that all ranks
-// have. From then on a directory with other contents under the number counts as damaged:
-// it is of another run with the job's name, say, and came back with its node.
+// Choose fixes the contents of an epoch, by the ID of a Candidate that all ranks have. From then on a directory with
+// other contents under the number counts as damaged: it is of another run with the job's name, say, and came back with
+// its node.
 func (s *Store) Choose(e Epoch, id [16]byte) { s.catalog.Contents.Set(e, id) }
 
-// Highest is the greatest epoch number that any level of this rank has seen,
-// committed or not; 0 when there is none. The next epoch must be greater than
-// that of every rank. Numbers that no job counts up to are passed over: somebody made such
-// a directory by hand, and epochs that follow it would have names that are none.
+// Highest returns the greatest epoch number that any level of this rank has seen, committed or not; 0 when there is
+// none. The next epoch must be greater than this number of every rank. Numbers that no job counts up to are passed
+// over: somebody made such a directory by hand, and epochs that follow it would have names that are none.
 func (s *Store) Highest(ctx context.Context) (Epoch, error) {
 	return entered(s, func() (Epoch, error) { return s.catalog.Highest(ctx) })
 }
 
-// Holdings describes what this rank's directories have, for the other ranks to
-// Learn. Directories that all ranks see, of the level global, are left out.
+// Holdings describes the contents of this rank's directories, for the other ranks to Learn. Directories that all ranks
+// see, of the level global, are left out.
 func (s *Store) Holdings(ctx context.Context) ([]byte, error) {
 	return entered(s, func() ([]byte, error) { return s.catalog.Holdings(ctx) })
 }
 
-// Learn takes note of what another rank's directories have, so that Candidates and
-// Fetch can use them. It replaces what was known of that rank.
+// Learn records the contents of another rank's directories, so that Candidates and Fetch can use them. It replaces
+// earlier knowledge about that rank.
 func (s *Store) Learn(from int, holdings []byte) error {
 	if from == s.opt.Rank {
 		return nil
@@ -192,9 +189,8 @@ func (s *Store) Retain(ctx context.Context, e Epoch) (release func()) {
 	return s.catalog.Retain(ctx, e)
 }
 
-// History collects what the levels of this rank say. It fails where none tells of an
-// epoch and one has no epochs and a damaged note (*DirError): it may have told of
-// some.
+// History collects the records of this rank's levels. It fails with a *DirError if no level has a record of an epoch
+// and a level without epochs has a damaged record: that may have named some.
 func (s *Store) History(ctx context.Context) (History, error) {
 	return entered(s, func() (History, error) { return s.catalog.History(ctx) })
 }

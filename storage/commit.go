@@ -10,12 +10,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
 
-// Commit writes the manifest of an epoch into this rank's directory of a level. When it
-// returns nil, the epoch exists there and survives a loss of power. shards has the shards
-// of all ranks, in any order. Every one must be durable: the caller has voted.
-// One rank of each directory calls Commit. Others may: the same manifest twice is no
-// error, a different one is (ErrCommitted). sharing lists ranks that have put their shards
-// into the same directory and do not call it: what those refer to must be there as well.
+// Commit writes the manifest of an epoch into this rank's directory of a level. When it returns nil, the epoch exists
+// there and survives a loss of power. shards has the shards of all ranks, in any order. Every one must be durable: the
+// caller has voted. One rank of each directory calls Commit. Others may: the same manifest twice is no error, a
+// different one is (ErrCommitted). sharing lists ranks that have put their shards into the same directory and do not
+// call it. Epochs that those shards refer to must be there as well.
 func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo, sharing ...int) error {
 	return s.on("commit", e, level, func(l *levelState) error {
 		l.DropLook()
@@ -101,9 +100,8 @@ func (s *Store) committed(l *levelState, e Epoch, byAll bool) {
 	maps.DeleteFunc(l.puts, func(old Epoch, _ []*format.Index) bool { return old <= e })
 }
 
-// Discard removes this rank's part of an epoch that was given up, including its
-// copies and parity rows at other ranks. It refuses a committed epoch
-// (ErrCommitted). Prune removes those, and what Discard cannot reach.
+// Discard removes this rank's part of an epoch that was given up, including its copies and parity rows at other ranks.
+// It refuses a committed epoch (ErrCommitted). Prune removes those, and files that Discard cannot reach.
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	return s.on("discard", e, level, func(l *levelState) error {
 		l.mu.Lock()

@@ -115,7 +115,7 @@ func (s *Store) copyInto(ctx context.Context, c *copying, f *copyFile) ([]ShardI
 	return infos, nil
 }
 
-// copySpec is how a copy of a shard is to be written at a level.
+// copySpec returns how a copy of a shard is to be written at a level.
 func (s *Store) copySpec(ctx context.Context, to *levelState, sh *Shard, secs []Section) *shard.Spec {
 	spec := s.spec(sh.Epoch(), sh.Rank(), secs)
 	spec.Head.Node = fetch.CopyOf(sh).At.Info.Node

@@ -3,9 +3,8 @@
 //
 // # Terms
 //
-// An epoch is the number of one global checkpoint. A shard is what one rank
-// writes of an epoch: named sections, cut into chunks. A manifest is the record
-// that commits an epoch; it names the shards of all ranks. A level is a tier of
+// An epoch is the number of one global checkpoint. A shard holds one rank's data of an epoch: named sections, cut into
+// chunks. A manifest is the record that commits an epoch; it names the shards of all ranks. A level is a tier of
 // storage with its own failure domain; an epoch may be at several:
 //
 //   - local: a directory of the node; survives the program
@@ -26,9 +25,8 @@
 // bad chunk is fetched from the next level. An error at one epoch does not affect
 // older epochs.
 //
-// With Options.Run a directory serves one run of the job at a time: Open refuses a
-// second run while the first is alive on any node, and admits it once the first is
-// dead.
+// With Options.Run a directory serves one run of the job at a time. Open refuses a second run while the first is alive
+// on any node, and admits it once the first is dead.
 //
 // # Agreement
 //

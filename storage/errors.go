@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// ErrCorrupt marks bytes that were read back but are not what was written.
+// ErrCorrupt marks bytes that differ from the bytes that were written.
 var ErrCorrupt = format.ErrCorrupt
 
 // CorruptError says where such bytes were found. It matches ErrCorrupt.

@@ -74,7 +74,7 @@ func (s *Store) FetchRank(ctx context.Context, e Epoch, rank int) (*Shard, error
 	return s.fetch(ctx, e, rank, s.sources(e, rank, ""))
 }
 
-// Entries returns what the manifest of an epoch says of all ranks' shards, from the nearest level where it can be
+// Entries returns the manifest's entries for all ranks' shards of an epoch, from the nearest level where it can be
 // read. Choose has said which contents the epoch has. The caller must not change it.
 func (s *Store) Entries(ctx context.Context, e Epoch) ([]ShardInfo, error) {
 	leave, err := s.enter()

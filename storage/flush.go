@@ -11,16 +11,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Flush copies this rank's shard of an epoch that is committed at from to the
-// level to, verified while it is copied, at the rate that the level allows.
-// When it returns nil the copy is durable at to and not yet committed there. A
-// chunk that is bad at from comes from another level. What an earlier Flush
-// completed is not copied again.
+// Flush copies this rank's shard of an epoch that is committed at from to the level to, verified while it is copied, at
+// the rate that the level allows. When it returns nil the copy is durable at to and not yet committed there. A chunk
+// that is bad at from comes from another level. Parts that an earlier Flush completed are not copied again.
 //
-// secs may be nil. A caller that still has the sections that were put at from
-// passes them: Flush then takes them from memory and compares them with what was
-// committed, instead of reading them back. Parity is computed from the shards in
-// any case.
+// secs may be nil. A caller that still has the sections that were put at from passes them. Flush then takes them from
+// memory and compares them with the committed hashes, instead of reading them back. Parity is computed from the shards
+// in any case.
 func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (info ShardInfo, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) (err error) {
 		info, err = l.flush(ctx, e, from, secs)
@@ -87,11 +84,10 @@ func (s *Store) copyRanks(ctx context.Context, e Epoch, from string, ranks []int
 	return s.copyShards(ctx, c)
 }
 
-// ServeFromMemory lets reads of this rank's shard of an epoch that is committed at a level be
-// served from memory, as long as the caller has the sections that were put there:
-// the ranks that compute parity need not wait for the disk. It is the level local,
-// and the sections must not change before release returns, which waits for reads
-// under way. Chunks whose stored form differs from memory are read from disk.
+// ServeFromMemory serves reads of this rank's shard of a committed epoch from memory, as long as the caller has the
+// sections that were put there. The ranks that compute parity need not wait for the disk. It is the level local, and
+// the sections must not change before release returns, which waits for reads under way. Chunks whose stored form
+// differs from memory are read from disk.
 func (s *Store) ServeFromMemory(ctx context.Context, e Epoch, level string, secs []Section) (release func(),
 	err error) {
 	err = s.on("fetch", e, level, func(l *levelState) error {
@@ -111,7 +107,7 @@ func (s *Store) ServeFromMemory(ctx context.Context, e Epoch, level string, secs
 	return release, err
 }
 
-// CopiedTo is how many bytes this rank has written since Open for copies to a level: how far a Flush is that runs
+// CopiedTo returns how many bytes this rank has written since Open for copies to a level: how far a Flush is that runs
 // alone. It is 0 for a level that the store has not.
 func (s *Store) CopiedTo(level string) int64 {
 	l, err := s.at(level)

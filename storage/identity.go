@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Identity tells one run from all others: a first start, and the restarts that continue it. The zero Identity is that
-// of a run under a release that gave none.
+// Identity tells one run from all others: a first start, and the restarts that continue it. A run under a release that
+// gave none has the zero Identity.
 //
 //	ID      [16]byte // random
 //	Began   int64    // when the first start was, in nanoseconds since 1970 UTC
@@ -43,7 +43,7 @@ type RunError = level.RunError
 //	func Replaced() bool
 type OtherRunError = level.OtherRunError
 
-// OwnerBytes is the length of what Owner.Encode makes.
+// OwnerBytes is the length of an encoded Owner.
 const OwnerBytes = format.IdentityBytes + 10
 
 // Owner says which run a directory belongs to, or several by Decide.
@@ -56,8 +56,8 @@ type Owner struct {
 	Newest     Epoch    // of those without a name; 0: none
 }
 
-// FindOwners looks which runs the directories of a rank belong to, before Open. It writes nothing. Of a directory that
-// all ranks share rank 0 asks for all.
+// FindOwners looks which runs the directories of a rank belong to, before Open. It writes nothing. Rank 0 asks for all
+// about a directory that all ranks share.
 func FindOwners(ctx context.Context, opt Options) ([]Owner, error) {
 	opt.fs = vfs.OrOS(vfs.From(ctx))
 	var out []Owner
@@ -134,7 +134,8 @@ func Begin(id [16]byte, now int64, was Owner, startOver bool) Identity {
 	return i
 }
 
-// Fits is a *RunError for a directory with epochs of another run than run; other names the directory with that run.
+// Fits returns a *RunError for a directory with epochs of another run than run; other names the directory with that
+// run.
 func (s *Owner) Fits(run Identity, startOver bool, other string) error {
 	if !s.HasEpochs || startOver || run.Owns(s.Run) || run.Replaced(s.Run) {
 		return nil
@@ -158,7 +159,7 @@ func (s *Owner) Encode() []byte {
 	return e.B
 }
 
-// DecodeOwner reads what Encode made.
+// DecodeOwner reads the result of Encode.
 func DecodeOwner(b []byte) (s Owner) {
 	s.fields(format.Taking(&format.Decoder{B: b}))
 	return s

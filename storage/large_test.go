@@ -23,7 +23,7 @@ var largeShards = flag.Bool("large", false, "TestLargeShards takes every level a
 // far is beyond what 32 bits can say, and is another place when it is cut to them.
 const far = 4<<30 + 5*4096
 
-// newLargeCluster is a cluster on a file system for large files.
+// newLargeCluster returns a cluster on a file system for large files.
 func newLargeCluster(t *testing.T, nodes ...string) (*jobtest.Cluster, *jobtest.LargeFS) {
 	c := jobtest.NewCluster(t, nodes...)
 	dirs := []string{"/global"}

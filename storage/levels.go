@@ -65,7 +65,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 	return l
 }
 
-// packs is the level as one that is not Single.
+// packs returns the level as one that is not Single.
 func (l *levelState) packs() level.Packs { return l.Level.Level.(level.Packs) }
 
 // withTraits finds the level with the traits, or nil.
@@ -100,7 +100,7 @@ func (s *Store) openLevel(ctx context.Context, cfg LevelConfig) (*levelState, er
 	if err := s.guard.Take(ctx, l); err != nil {
 		return l, err
 	}
-	// What FindOwners saw may have changed before the directory was locked.
+	// The state that FindOwners saw may have changed before the directory was locked.
 	if err := level.ClaimRun(l, s.opt.Identity, func() error {
 		at := s.opt.owner(ctx, l.Name(), l.Path())
 		if err := at.Fits(s.opt.Identity, s.opt.StartOver, ""); err != nil {
@@ -184,8 +184,8 @@ func degradable(err error) bool {
 	return errors.As(err, new(*DirError)) && !errors.Is(err, level.ErrOtherLevel) && !errors.Is(err, vfs.ErrUnsafe)
 }
 
-// setUnwritable continues with a level that cannot be written to because of why. What lies
-// there may be another job's, or another run of this job may be using it.
+// setUnwritable continues with a level that cannot be written to because of why. The files there may be another job's,
+// or another run of this job may be using them.
 func (s *Store) setUnwritable(ctx context.Context, l *levelState, why error) error {
 	l.Unwritable = why
 	have, err := level.ReadMarker(l)

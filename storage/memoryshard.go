@@ -12,14 +12,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// SourceMemory is what Shard.Level returns of a shard that is read from memory. It is no level:
-// nothing is committed there.
+// SourceMemory is the Shard.Level of a shard that is read from memory. It is no level: nothing is committed there.
 const SourceMemory = "memory"
 
-// MemoryShard is a rank's shard of a committed epoch that still lies in the memory it was put
-// from, after the program has ended. A Store that has it in its Options reads the epoch from there
-// first. What the manifest of a level does not confirm, chunk by chunk, counts as damaged, so the
-// memory need not be trusted; but it must no longer change once it was verified.
+// MemoryShard is a rank's shard of a committed epoch that still lies in the memory it was put from, after the program
+// has ended. A Store that has it in its Options reads the epoch from there first. Chunks that the manifest of a level
+// does not confirm count as damaged, so the memory need not be trusted. But it must no longer change once it was
+// verified.
 type MemoryShard struct {
 	index *format.Index // all chunks stored as they are, one section after the other
 	secs  []Section
@@ -32,8 +31,8 @@ type MemoryShard struct {
 	damage error // by once
 }
 
-// InMemory returns the sections from which this rank's shard of e was put as a MemoryShard for
-// a later Store; nil if this Store has not committed e as its newest at any level. Sources are Slicers.
+// InMemory returns the sections of this rank's shard of e as a MemoryShard for a later Store. It returns nil if this
+// Store has not committed e as its newest at any level. Sources are Slicers.
 func (s *Store) InMemory(e Epoch, secs []Section) *MemoryShard {
 	for _, l := range s.levels {
 		l.mu.Lock()
@@ -72,7 +71,7 @@ func newMemoryShard(put *format.Index, secs []Section) *MemoryShard {
 	return m
 }
 
-// Epoch is that of the shard; 0 of nil.
+// Epoch returns the epoch of the shard; 0 of nil.
 func (m *MemoryShard) Epoch() Epoch {
 	if m == nil {
 		return 0
@@ -90,8 +89,8 @@ func (m *MemoryShard) LiesIn(b []byte) bool {
 	})
 }
 
-// Verify checks every byte, where it lies, once: from then on the memory must not change, and later
-// calls return what the first did. Cost: one pass over the memory by several goroutines.
+// Verify checks every byte in place, once: from then on the memory must not change, and later calls return the same
+// result. Cost: one pass over the memory by several goroutines.
 func (m *MemoryShard) Verify() error {
 	m.once.Do(func() { m.damage = m.verify() })
 	return m.damage

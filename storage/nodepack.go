@@ -17,8 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// The ranks of a node can write its packs together, each from what it still has
-// in memory, which spares reading the shards back:
+// The ranks of a node can write its packs together, each from its memory, which saves reading the shards back:
 //
 //  1. Each rank makes a Part and tells the others its Size; the flusher calls Lead before.
 //  2. Each rank writes its Part to its place in the pack.
@@ -27,10 +26,10 @@ import (
 //     the work from the committed shards.
 //  4. Each rank closes its Part.
 //
-// The flusher makes the pack and hands it to the others over a Unix socket (see Lead), so the metadata server hears
-// of each pack once and not from every rank. It has its final name from the start: the manifest commits what is in it.
-// If a rank cannot be handed a file, each opens the pack by its name, which is a temporary one until it is sealed,
-// so that none of them writes to what an earlier attempt has left. If a file can only have one writer, as in an object
+// The flusher makes the pack and hands it to the others over a Unix socket (see Lead), so the metadata server hears of
+// each pack once and not from every rank. It has its final name from the start: the manifest commits its contents. If a
+// rank cannot be handed a file, each opens the pack by its name, which is a temporary one until it is sealed, so that
+// none of them writes to the leftovers of an earlier attempt. If a file can only have one writer, as in an object
 // store, each part is a file of its own instead: the rank's shard.
 
 // NodePack says whose shards of an epoch are written together, and how long they
@@ -53,10 +52,10 @@ type Part struct {
 	packs openPacks // of the flusher
 }
 
-// NewPart prepares to write this rank's shard of an epoch that is committed at
-// from. secs are what was put there; they must not change until Write returns.
-// An epoch that is committed at to is ErrCommitted. With Options.Collective only rank 0 looks
-// whether it is, and makes the place for all: no rank writes before rank 0 has its Part.
+// NewPart prepares to write this rank's shard of an epoch that is committed at from. secs are the sections that were
+// put there; they must not change until Write returns. An epoch that is committed at to is ErrCommitted. With
+// Options.Collective only rank 0 looks whether it is, and makes the place for all: no rank writes before rank 0 has its
+// Part.
 func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) error {
 		if l.Traits().WrittenByOthers {
@@ -220,8 +219,8 @@ func (n *NodePack) place(rank int, most int64) (*nodePackFile, int64, error) {
 	return nil, 0, fmt.Errorf("rank %d is not among %v", rank, n.Ranks)
 }
 
-// nameOf is the name of a pack while it is written. All ranks of the node find a temporary one, and the flusher's next
-// start removes it.
+// nameOf returns the name of a pack while it is written. All ranks of the node find a temporary one, and the flusher's
+// next start removes it.
 func (n *NodePack) nameOf(k *nodePackFile, run string) string {
 	if n.byFlusher() {
 		return format.PackName(k.first())
@@ -339,8 +338,8 @@ func readParts(f vfs.File, name string, k *nodePackFile, m *format.Manifest) (in
 	return infos, idxs, nil
 }
 
-// DropPacks removes what the ranks have written of packs that will not be
-// sealed. The flusher calls it when no rank writes any more.
+// DropPacks removes the ranks' parts of packs that will not be sealed. The flusher calls it when no rank writes any
+// more.
 func (s *Store) DropPacks(n NodePack) error {
 	return s.on("discard", n.Epoch, n.To, func(to *levelState) error {
 		files, err := n.files(to.cfg.PackBytes)

@@ -41,7 +41,7 @@ func (r ObjectRecord) Read(ctx context.Context) ([]byte, error) {
 	return b, err
 }
 
-// Write replaces the record. Of several who do so at once one is the last.
+// Write replaces the record. If several do so at once, exactly one is the last.
 func (r ObjectRecord) Write(ctx context.Context, b []byte) error {
 	o, err := object.New(r.Dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func (r ObjectRecord) Remove(ctx context.Context) error {
 	return err
 }
 
-// StoreRates is what MeasureStore finds.
+// StoreRates is the result of MeasureStore.
 type StoreRates struct {
 	Write, Read float64       // bytes per second, of one large object with several requests at once
 	Reply       time.Duration // of a small request

@@ -21,10 +21,10 @@ const (
 	LevelGlobal  = format.LevelGlobal  // a directory of the parallel file system: survives the nodes
 )
 
-// LevelNames are those of all levels, nearest first.
+// LevelNames returns the level names of all levels, nearest first.
 func LevelNames() []string { return []string{LevelLocal, LevelPartner, LevelParity, LevelGlobal} }
 
-// Traits set levels apart: what is done at one depends on them, not on its name.
+// Traits set levels apart: operations depend on them, not on the level's name.
 //
 //	Shared          bool // all ranks see one place, which has the shards of all
 //	Single          bool // a file has one writer
@@ -36,7 +36,7 @@ func LevelNames() []string { return []string{LevelLocal, LevelPartner, LevelPari
 //	func SurvivesNode() bool
 type Traits = level.Traits
 
-// TraitsOf are those of the level with a name; none of an unknown one.
+// TraitsOf returns the traits of the level with a name; none of an unknown one.
 func TraitsOf(name string) Traits { return level.TraitsOf(name) }
 
 // Options name the owner and the place of the checkpoints that a Store keeps.
@@ -50,10 +50,10 @@ type Options struct {
 	// directory then serves one run at a time. Empty: it is not guarded.
 	Run string
 
-	// Identity is that of the run which this start begins or continues; see FindOwners and Decide. Epochs of other runs
-	// do not exist for the Store. Zero: the Store does not ask whose they are.
+	// Identity is the identity of the run which this start begins or continues; see FindOwners and Decide. Epochs of
+	// other runs do not exist for the Store. Zero: the Store does not ask whose they are.
 	Identity Identity
-	// StartOver makes the directories of any run those of this one.
+	// StartOver takes over the directories of any run for this one.
 	StartOver bool
 
 	// Levels, nearest first. At least one.
@@ -64,17 +64,16 @@ type Options struct {
 	// the levels that they use.
 	Degrade bool
 
-	// Collective says that the ranks open their stores together, rank 0 first, and vote on each
-	// epoch. Rank 0 then looks after the directories that all ranks share, of the level global:
-	// it clears away what dead ranks left, prunes, and says what is there (see Overview). The
-	// others get that as Overview, write their shards and do not look, so what an epoch or a
-	// restart asks of the file system does not grow with the square of the number of ranks.
-	// A rank that gets nothing of a level looks for itself.
+	// Collective says that the ranks open their stores together, rank 0 first, and vote on each epoch. Rank 0 then
+	// looks after the directories of the level global, which all ranks share: it removes leftovers of dead ranks,
+	// prunes, and reports the contents (see Overview). The others get that as Overview, write their shards and do not
+	// look. So the requests of an epoch or a restart to the file system do not grow with the square of the number of
+	// ranks. A rank that gets nothing of a level looks for itself.
 	Collective bool
 	Overview   *Overview
 
-	// Elastic opens directories whose epochs were written by another number of ranks, too; Candidates says of
-	// how many each is. The first epoch that is committed at a level makes its directory one of this number.
+	// Elastic also opens directories whose epochs were written by another number of ranks; Candidates has the number of
+	// each. The first epoch that is committed at a level makes its directory one of this number.
 	Elastic bool
 
 	// Nodes names the node of every rank, and Transport connects their stores.
@@ -82,8 +81,8 @@ type Options struct {
 	Nodes     []string
 	Transport Transport
 
-	// Memory is this rank's shard of an epoch that an earlier start has left in memory: what Fetch
-	// reads first. nil: there is none.
+	// Memory is this rank's shard of an epoch that an earlier start has left in memory; Fetch reads it first. nil:
+	// there is none.
 	Memory *MemoryShard
 
 	// Mapped and Unmapped, if set, are called with the memory that sources are read into:
@@ -100,16 +99,14 @@ type Options struct {
 // LevelConfig says where a level is and how it is used.
 type LevelConfig struct {
 	Name string // LevelLocal, LevelPartner, LevelParity or LevelGlobal
-	// Dir is where the level's files lie: at partner and parity, those that this
-	// rank keeps for others. It must exist, unless Create is set. Ranks may share it or have
-	// one each; a job has it for itself. At global it may be the URL of an object
-	// store, s3://bucket/prefix; the program imports package storage/s3 for it.
+	// Dir is the directory of the level's files; at partner and parity this rank keeps them for others. It must exist,
+	// unless Create is set. Ranks may share it or have one each; a job has it for itself. At global it may be the URL
+	// of an object store, s3://bucket/prefix; the program imports package storage/s3 for it.
 	Dir    string
 	Create bool // make Dir if only its last element is missing
 	Unused bool // epochs of this run do not go there; it is read and pruned
 
-	// Keep is how many of the newest committed epochs Prune leaves; at least 1.
-	// 0 means 2.
+	// Keep is the number of newest committed epochs that Prune leaves; at least 1. 0 means 2.
 	Keep int
 	// KeepEvery makes Prune leave every epoch whose number it divides; 0: none.
 	KeepEvery int
@@ -117,29 +114,27 @@ type LevelConfig struct {
 	// Full writes every chunk again instead of referring to the same bytes in
 	// the last committed epoch.
 	Full bool
-	// FullEvery does so in the epochs whose number it divides; 0: in none. It bounds how long
-	// a chunk is referred to; without it the bound is that a shard refers to 8 earlier epochs
-	// at most. What a Comparer says is then checked.
+	// FullEvery does so in the epochs whose number it divides; 0: in none. It bounds how long a chunk is referred to;
+	// without it the bound is that a shard refers to 8 earlier epochs at most. The answers of a Comparer are then
+	// checked.
 	FullEvery int
-	// Compress stores chunks by LZ4, byte-shuffled if that is smaller, while
-	// samples and the measured rate of the target say that it saves time: often
-	// on a slow shared file system, rarely on a local disk. CompressAlways does
-	// so to save space.
+	// Compress stores chunks by LZ4, byte-shuffled if that is smaller, while it saves time by samples and the measured
+	// rate of the target: often on a slow shared file system, rarely on a local disk. CompressAlways does so to save
+	// space.
 	Compress, CompressAlways bool
 	// BytesPerSec limits the rate of Flush to this level, for this rank; the ranks
 	// of a NodePack keep it together. 0: no limit.
 	BytesPerSec int64
 
-	// PackBytes is how long a pack at global may grow, in bytes of sections, before the shards of further ranks go
-	// to a new one; one shard is never divided. 0 means 8 GiB.
+	// PackBytes is the length in bytes of sections at which a pack at global is full. Shards of further ranks go to a
+	// new one; one shard is never divided. 0 means 8 GiB.
 	PackBytes int64
 
-	// Copies is how many other nodes keep each shard at partner. 0 means 1.
+	// Copies is the number of other nodes that keep each shard at partner. 0 means 1.
 	Copies int
-	// Data and Parity shape the groups of the level parity: at least so many
-	// nodes in a group, of which any Parity may be lost. It needs the level
-	// local, whose shards are the data, and a program that imports package
-	// storage/parity. 0 and 0 mean 4 and 2.
+	// Data and Parity shape the groups of the level parity: at least Data nodes in a group, of which any Parity may be
+	// lost. It needs the level local, whose shards are the data, and a program that imports package storage/parity. 0
+	// and 0 mean 4 and 2.
 	Data, Parity int
 }
 

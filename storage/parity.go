@@ -21,7 +21,7 @@ type parityRows struct {
 	l *levelState
 }
 
-// data is the level of the shards.
+// data returns the level of the shards.
 func (p *parityRows) data() *levelState {
 	return p.s.withTraits(func(t level.Traits) bool { return t.Data }) // validateRedundancy asks for it
 }

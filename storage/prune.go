@@ -17,19 +17,18 @@ import (
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
-//   - at a level that all ranks share, those that are pinned (see checkpoints.PinEpoch);
+//   - at a level that all ranks share, pinned epochs (see checkpoints.PinEpoch);
 //   - all that hold chunks of an epoch that is kept;
-//   - what is in use: retained (see Retain), being put, read or rebuilt;
+//   - epochs in use: retained (see Retain), being put, read or rebuilt;
 //   - everything newer than the newest committed epoch: it may be in the making.
 //
-// An epoch that only some ranks have, or whose manifest cannot be read, does not
-// count: Prune removes it with the epochs older than the newest Keep. Of those newer
-// than all that count which a vote gave up, the newest Keep stay. Epochs without a
-// manifest that are older than the newest committed one are garbage; Prune removes
+// An epoch that only some ranks have, or whose manifest cannot be read, does not count: Prune removes it with the
+// epochs older than the newest Keep. Of the epochs that a vote gave up and that are newer than all that count, the
+// newest Keep stay. Epochs without a manifest that are older than the newest committed one are garbage; Prune removes
 // them too.
 //
-// With Options.Collective rank 0 alone removes epochs from a level that all ranks share: what
-// its vote listed, all have agreed on (see Agree). The other ranks do not look there.
+// With Options.Collective only rank 0 removes epochs from a level that all ranks share: all ranks have agreed on the
+// list of its vote (see Agree). The other ranks do not look there.
 //
 // Prune continues when it cannot remove something or finds a file that is not part
 // of a checkpoint. It leaves that in place and logs it once; the error joins the
@@ -77,9 +76,9 @@ func (l *levelState) writing() map[Epoch]bool {
 	return out
 }
 
-// PinByRule pins an epoch that has just been committed at a level if it is at least that many
-// epochs, or was committed that long, after the last one that the rule has pinned. A crash before it
-// makes the next epoch the pinned one. One rank calls it for all.
+// PinByRule pins an epoch that has just been committed at a level if it is due: at least the rule's number of epochs,
+// or its time, after the last one that the rule has pinned. A crash before it makes the next epoch the pinned one. One
+// rank calls it for all.
 func (s *Store) PinByRule(ctx context.Context, e Epoch, at string, every int, apart time.Duration) error {
 	if every <= 0 && apart <= 0 {
 		return nil

@@ -12,11 +12,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Rebuild restores this rank's part of a committed epoch at a level, after nodes
-// were lost or ranks moved: its shard and the manifest in its own directory at
-// local; the copies on other nodes at partner; the rows of its stripe at parity.
-// All ranks call it level by level, local before parity. It does not write what is
-// there already. Other levels cannot be rebuilt.
+// Rebuild restores this rank's part of a committed epoch at a level, after nodes were lost or ranks moved. At local
+// that is its shard and the manifest in its own directory, at partner the copies on other nodes, at parity the rows of
+// its stripe. All ranks call it level by level, local before parity. It does not write parts that are there already.
+// Other levels cannot be rebuilt.
 func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	return s.on("rebuild", e, level, func(l *levelState) error {
 		m, err := s.catalog.Manifest(ctx, l.Level, e)

@@ -20,7 +20,7 @@ import (
 // the next and are never used twice; 0 is no epoch.
 type Epoch = format.Epoch
 
-// ShardInfo is what the manifest says about one rank's shard at one level.
+// ShardInfo is the manifest's entry for one rank's shard at one level.
 //
 //	Rank       int
 //	Node       string   // node whose rank wrote it
@@ -79,7 +79,7 @@ type Comparer = shard.Comparer
 // ErrClaim marks a chunk that its Comparer said to be unchanged, and that has changed.
 var ErrClaim = shard.ErrClaim
 
-// ChunkBytes is the length of the chunks that sections are cut into; the last one is of what is left.
+// ChunkBytes is the length of the chunks that sections are cut into; the last one has the rest.
 const ChunkBytes = format.ChunkBytes
 
 // Bytes is a Source over memory of the caller.
@@ -88,9 +88,8 @@ const ChunkBytes = format.ChunkBytes
 //	func Slice(off int64, n int) []byte
 type Bytes = shard.Bytes
 
-// Transport carries bytes between the stores of a job's ranks, for the levels
-// that keep redundancy on other nodes. Its connections are authenticated: who
-// comes through is a rank of this job.
+// Transport carries bytes between the stores of a job's ranks, for the levels that keep redundancy on other nodes. Its
+// connections are authenticated: the other end is a rank of this job.
 //
 //	// Dial opens a connection to the store of a rank. The caller closes it.
 //	Dial(ctx context.Context, rank int) (net.Conn, error)
@@ -132,12 +131,11 @@ const (
 	inboundBuffers = 8
 )
 
-// Open claims the directories of all levels for the job and clears away what an
-// earlier run of this rank left unfinished. It refuses a directory that is
-// missing or not writable (*DirError), of another job (*JobError), in use by
-// another run of the job (*BusyError, if Options.Run is set), or written by
-// another number of ranks (*SizeError). It is local: ranks may open in any
-// order, unless Options.Collective is set. The caller closes the Store.
+// Open claims the directories of all levels for the job and removes unfinished files of an earlier run of this rank. It
+// refuses a directory that is missing or not writable (*DirError), or of another job (*JobError). It also refuses one
+// that another run of the job uses (*BusyError, if Options.Run is set) or that another number of ranks has written
+// (*SizeError). It is local: ranks may open in any order, unless Options.Collective is set. The caller closes the
+// Store.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.fs = vfs.OrOS(vfs.From(ctx))
 	if err := opt.validate(); err != nil {
@@ -190,10 +188,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for operations under way, stops serving other ranks and frees the
-// buffers. Shards that were fetched must be closed before. With a Transport, ranks
-// close only after all have ended what they do with each other. Further calls do
-// nothing.
+// Close waits for operations under way, stops serving other ranks and frees the buffers. Shards that were fetched must
+// be closed before. With a Transport, ranks close only after all have ended their calls with each other. Further calls
+// do nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	before := s.closed
@@ -213,7 +210,7 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.guard.Release())
 }
 
-// enter is the start of every operation; its result ends the operation.
+// enter returns the start of every operation; its result ends the operation.
 func (s *Store) enter() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,7 +272,7 @@ func (s *Store) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// served is the directory of a level as other ranks see it.
+// served returns the directory of a level as other ranks see it.
 func (s *Store) served(level string) (peer.Dir, error) {
 	l, err := s.at(level)
 	if err != nil {
@@ -284,7 +281,7 @@ func (s *Store) served(level string) (peer.Dir, error) {
 	return l.served, nil
 }
 
-// Layout is what one rank's shard has of global arrays. A program hands it to Put as the section LayoutSection,
+// Layout is the part of global arrays in one rank's shard. A program hands it to Put as the section LayoutSection,
 // encoded; the manifests of the epoch repeat it.
 //
 //	Quiet   bool // no message waits in the rank's mailbox, and no receive of it is pending
@@ -297,7 +294,7 @@ type Layout = format.Layout
 // LayoutSection is the name of the section of a shard that has its Layout.
 const LayoutSection = format.LayoutSection
 
-// DecodeLayout reads what Layout.Encode made for a rank.
+// DecodeLayout reads the result of Layout.Encode for a rank.
 func DecodeLayout(rank int, b []byte) (*Layout, error) { return format.DecodeLayout("layout", rank, b) }
 
 // CheckLayouts returns an error if the layouts of all ranks, in their order, do not fit together; so would Commit.

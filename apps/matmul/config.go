@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 )
 
-// A config is what the flags say.
+// A config has the flags.
 type config struct {
 	common  job.Options
 	a, b    string

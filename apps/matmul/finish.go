@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// finish checks the product, writes the result file and prints what came out. It
-// is collective; rank 0 writes.
+// finish checks the product, writes the result file and prints the result. It is collective; rank 0 writes.
 func (s *summa[T]) finish() error {
 	c := make([]T, s.rows.len()*s.cols.len())
 	if err := s.queue.Read(s.deviceC, 0, gpustate.Bytes(c)); err != nil {

@@ -17,7 +17,7 @@ type real interface{ float32 | float64 }
 type inputs struct {
 	m, k, n int
 	a, b    func(i, j int) float64
-	name    string // what distinguishes them from others
+	name    string // marks that distinguish them from others
 }
 
 // load opens the files, or makes the matrices from the seed.
@@ -66,7 +66,7 @@ func made(seed uint64, which, cols int) func(i, j int) float64 {
 	}
 }
 
-// splitMix is the mixing function of SplitMix64, after its increment.
+// splitMix applies the mixing function of SplitMix64, after its increment.
 func splitMix(z uint64) uint64 {
 	z += 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

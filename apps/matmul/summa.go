@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// A summa is the state of one rank. What is protected says so.
+// A summa is the state of one rank. Protected values are marked.
 type summa[T real] struct {
 	*job.Job
 	config         *config

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 )
 
-// A config is what the flags say.
+// A config has the flags.
 type config struct {
 	common  job.Options
 	in      string

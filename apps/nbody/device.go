@@ -64,8 +64,8 @@ func (e *engine) download(pos, vel []float32) error {
 	return e.queue.Read(e.vel, 0, gpustate.Bytes(vel))
 }
 
-// outgoing is a block of n bodies as a message. The rank's own has what the commands so far make
-// of it; another's is there, and need not wait for those that read it as well.
+// outgoing returns a block of n bodies as a message. The rank's own has the results of all commands so far; another's
+// is there, and need not wait for commands that also read it.
 func (e *engine) outgoing(block *gpustate.Buffer, n int) *gpustate.Range {
 	if block == e.pos {
 		return e.queue.Range(block, 0, bodyBytes*n)

@@ -48,9 +48,9 @@ func (s *simulation) potential(g float64, pos []float32, lo, hi int) (float64, e
 	return gravity.Potential(g, s.eps, pos, lo, hi), nil
 }
 
-// potential computes the share of the engine's bodies, which begin at lo in pos, on the
-// device. Each body counts half of its pairs with all others; the sums are added in the
-// order of the bodies. What it makes on the device is gone when it returns.
+// potential computes the share of the engine's bodies, which begin at lo in pos, on the device. Each body counts half
+// of its pairs with all others; the sums are added in the order of the bodies. Its objects on the device are gone when
+// it returns.
 func (e *engine) potential(dev *job.Device, g, eps float64, pos []float32, lo int) (sum float64, err error) {
 	release := func(r interface{ Release() error }) { err = errors.Join(err, r.Release()) }
 	prog, err := dev.Program("nbody", kernel.Sources, kernel.Options)

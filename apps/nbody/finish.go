@@ -46,7 +46,7 @@ func (s *simulation) gather(all, mine []float32) error {
 	return nil
 }
 
-// finish writes the result file and prints what came out. It is collective; rank 0 writes.
+// finish writes the result file and prints the result. It is collective; rank 0 writes.
 func (s *simulation) finish() error {
 	end, err := s.collect()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// A simulation is the state of one rank. What is protected says so.
+// A simulation is the state of one rank. Protected values are marked.
 type simulation struct {
 	*config
 	*job.Job

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/smithwaterman/fasta"
 )
 
-// A config is what the flags say.
+// A config has the flags.
 type config struct {
 	common       job.Options
 	a, b         string
@@ -68,7 +68,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	return &c, nil
 }
 
-// A problem is what there is to align.
+// A problem has the sequences to align.
 type problem struct {
 	scoring *align.Scoring
 	a, b    align.Named
@@ -143,7 +143,7 @@ func sequence(arg string, s *align.Scoring) (align.Named, error) {
 	return align.Named{Name: all[0].Name, Letters: letters, Codes: codes, Before: from - 1}, nil
 }
 
-// rangeForm is what stands behind a file's name to take a part of its letters.
+// rangeForm is the text after a file's name that takes a part of its letters.
 var rangeForm = regexp.MustCompile(`^(.+):([0-9]+)-([0-9]+)$`)
 
 // cutRange splits FILE:FROM-TO; to is 0 without a range.

@@ -70,14 +70,14 @@ func (e *engine) build(dev *job.Device) error {
 		map[string]**gpustate.Kernel{kernel.Diagonal: &e.diagonal})
 }
 
-// prepare writes what stands outside the matrix and the inputs.
+// prepare writes the borders of the matrix and the inputs.
 func (e *engine) prepare() error {
 	top := make([]int32, 2*len(e.b))
 	for i := len(e.b); i < len(top); i++ {
 		top[i] = align.Low
 	}
 	border := make([]int32, e.strips()*kernel.Border)
-	for i := range border { // each strip's record: what stands left of the matrix
+	for i := range border { // each strip's record: the column left of the matrix
 		if i%kernel.Border > kernel.Rows {
 			border[i] = align.Low
 		}

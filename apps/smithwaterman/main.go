@@ -1,6 +1,5 @@
-// Smithwaterman aligns two long sequences locally on GPUs: the best scoring pair
-// of a part of each, with gaps. Every MPI rank owns a range of columns of the
-// matrix; what a range leaves at its right edge streams to the next rank.
+// Smithwaterman aligns two long sequences locally on GPUs: the best scoring pair of a part of each, with gaps. Every
+// MPI rank owns a range of columns of the matrix; the right edge of a range streams to the next rank.
 //
 //	mpirun -np 4 smithwaterman -a lambda.fa -b other.fa -matrix dna -out best.txt
 //

@@ -16,7 +16,7 @@ const (
 	tagWalk   = 2 // an alignment that continues to the left
 )
 
-// A sweep is the state of one rank. What is protected says so.
+// A sweep is the state of one rank. Protected values are marked.
 type sweep struct {
 	*job.Job
 	problem *problem

@@ -59,9 +59,8 @@ func (t *transposer) check() ([]uint32, error) {
 	return block, nil
 }
 
-// finish checks the matrix, hashes it, writes the result file and prints what
-// came out. It is collective; rank 0 writes. The hash is the SHA-256 of the
-// hashes of the lines, so it is the same for any number of ranks.
+// finish checks the matrix, hashes it, writes the result file and prints the result. It is collective; rank 0 writes.
+// The hash is the SHA-256 of the hashes of the lines, so it is the same for any number of ranks.
 func (t *transposer) finish() error {
 	block, err := t.check()
 	if err != nil {

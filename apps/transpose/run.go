@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// A transposer is the state of one rank. What is protected says so.
+// A transposer is the state of one rank. Protected values are marked.
 type transposer struct {
 	*job.Job
 	config *config

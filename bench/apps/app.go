@@ -21,7 +21,7 @@ type app struct {
 	// args returns the flags for so much work: 1 takes some tenths of a second on a
 	// CPU of two cores, or on a big GPU where big is set. It may write input to dir.
 	args func(work float64, big bool, dir string) ([]string, error)
-	out  string // what the result file is called, with the suffix that the program wants
+	out  string // name of the result file, with the suffix that the program wants
 
 	half int // about half of the steps for work 1
 	// apart compares the results of two kinds of devices for work 1: how far they are apart and how
@@ -101,7 +101,7 @@ func nbodySize(big bool) int {
 	return 4096
 }
 
-// stepCount is the number of steps for work times that of base.
+// stepCount returns the number of steps for work times that of base.
 func stepCount(base int, work float64) int {
 	return max(2, int(math.Round(float64(base)*work)))
 }

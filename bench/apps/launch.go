@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// Times is what an application writes for -times: seconds, beside steps and bytes.
+// Times is an application's output of -times: seconds, steps and bytes.
 type Times struct {
 	Device        string
 	Build         float64
@@ -55,7 +55,7 @@ type Launch struct {
 	Limit    time.Duration // when a start that hangs is ended; 0: 5 minutes
 }
 
-// Run runs the application and returns where its time went, and what it printed.
+// Run runs the application and returns its times and its output.
 func (l *Launch) Run(ctx context.Context) (*Times, string, error) {
 	args, err := Arguments(l.App, l.Work, l.Big, l.Dir)
 	if err != nil {
@@ -93,7 +93,7 @@ func (l *Launch) Run(ctx context.Context) (*Times, string, error) {
 	return &t, out, nil
 }
 
-// jobOf is a command on all ranks. They run in a directory without a holdfast.yaml and share the cores.
+// jobOf returns a command on all ranks. They run in a directory without a holdfast.yaml and share the cores.
 func jobOf(l *mpirun.Launcher, ranks int, dir string, limit time.Duration, env, command []string) mpirun.Job {
 	if l != nil {
 		command = l.Command(nil, mpirun.Part{Ranks: ranks, Command: command})
@@ -117,7 +117,7 @@ type start struct {
 	stopAfter int    // steps after which a final checkpoint ends the run; 0: none
 }
 
-// run runs an application and returns where its time went, and what it printed.
+// run runs an application and returns its times and its output.
 func (s *suite) run(ctx context.Context, a app, st start) (*Times, string, error) {
 	l := Launch{App: a.name, BinDir: s.o.BinDir, Work: st.work, Big: s.big, Dir: s.dir, Launcher: s.launcher,
 		Ranks: s.o.Ranks, Device: cmp.Or(st.device, s.o.Device), Out: st.out}

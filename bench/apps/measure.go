@@ -14,7 +14,7 @@ import (
 // checkpointsPerRun is about how many checkpoints a run with an interval takes.
 const checkpointsPerRun = 4
 
-// measured is what one application took. Times are in seconds, one per run.
+// measured has the times of one application. Times are in seconds, one per run.
 type measured struct {
 	*suite
 	app  app
@@ -30,7 +30,7 @@ type measured struct {
 	bytes                        int64 // of rank 0 in a checkpoint
 	restart                      bench.Samples
 	parts                        []part        // of restart, in order
-	opened                       bench.Samples // what opening the checkpointer took before it
+	opened                       bench.Samples // the time of opening the checkpointer before it
 	raw                          bench.Set
 }
 
@@ -40,7 +40,7 @@ type part struct {
 	took bench.Samples
 }
 
-// addPart notes what a part took in one restart.
+// addPart notes the time of a part in one restart.
 func (m *measured) addPart(name string, took float64) {
 	i := slices.IndexFunc(m.parts, func(p part) bool { return p.name == name })
 	if i < 0 {
@@ -215,19 +215,19 @@ func (m *measured) baselines(ctx context.Context) (err error) {
 	return err
 }
 
-// extra is the seconds that a checkpoint adds to a run; at least the time that the program waits
+// extra returns the seconds that a checkpoint adds to a run; at least the time that the program waits
 // for it.
 func (m *measured) extra() float64 {
 	longer := slices.Min(m.checkpointed) - slices.Min(m.armed)
 	return max(longer/float64(m.taken), m.blocked.Median())
 }
 
-// daly is the interval for the given mean time between failures.
+// daly returns the interval for the given mean time between failures.
 func (m *measured) daly() time.Duration {
 	return daly.Interval(time.Duration(m.blocked.Median()*float64(time.Second)), m.o.MTBF)
 }
 
-// rows are the results.
+// rows returns the results.
 func (m *measured) rows() []bench.Row {
 	var out []bench.Row
 	if m.wants(caseArmed) {
@@ -281,7 +281,7 @@ func (m *measured) armedRow() bench.Row {
 	return r
 }
 
-// restartRows compare a restart with what every restart needs, and list the parts of both.
+// restartRows compare a restart with the least that every restart needs, and list the parts of both.
 func (m *measured) restartRows() []bench.Row {
 	raw := []part{{"read", m.raw[rawRead]}, {"upload", m.raw[rawUpload]}, {"build", m.raw[rawBuild]}}
 	sum := 0.0
@@ -314,7 +314,7 @@ func (m *measured) caseName() string {
 	return fmt.Sprintf("%s, %d ranks, %s", m.app.name, m.o.Ranks, with)
 }
 
-// short is a duration with about two digits.
+// short returns a duration with about two digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Hour:

@@ -117,7 +117,7 @@ func TestOnlyChosen(t *testing.T) {
 	}
 }
 
-// optimal is the time between failures for which an interval is the right one:
+// optimal returns the time between failures for which an interval is the right one:
 // Young's formula, solved for it.
 func (m *measured) optimal(interval time.Duration) time.Duration {
 	return time.Duration(math.Pow(interval.Seconds(), 2) / (2 * m.blocked.Median()) * float64(time.Second))

@@ -137,8 +137,8 @@ func readBodies(name string) (*bodies.System, error) {
 	return bodies.Read(f)
 }
 
-// productsApart compares results of matmul: the largest difference of an element,
-// and what rounding allows for numbers from -1 to 1 (see matmul -help).
+// productsApart compares results of matmul: the largest difference of an element, and the difference that rounding
+// allows for numbers from -1 to 1 (see matmul -help).
 func productsApart(a, b string, big bool) (apart, bound float64, err error) {
 	x, err := matfile.Open(a)
 	if err != nil {

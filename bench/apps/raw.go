@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// Setup says what Work measures.
+// Setup describes the measurement of Work.
 type Setup struct {
 	App, Dir, Device string
 	Bytes            int64 // of a rank
@@ -24,7 +24,7 @@ type Setup struct {
 	MPI              bool
 }
 
-// The baselines: what the slowest rank took in each run, in seconds.
+// The baselines: the time of the slowest rank in each run, in seconds.
 const (
 	rawWrite  = "write"  // and fsync
 	rawRead   = "read"   // from the page cache
@@ -32,8 +32,8 @@ const (
 	rawBuild  = "build"  // an application's program
 )
 
-// Work is one rank of a program that does without the library what a checkpoint and a restart of an
-// application must do: as many bytes, by as many ranks, at the same place. Rank 0 prints the times.
+// Work is one rank of a program that does the work of an application's checkpoint and restart without the library: as
+// many bytes, by as many ranks, at the same place. Rank 0 prints the times.
 func Work(_ context.Context, o Setup, _ io.Reader, out io.Writer) (err error) {
 	world := mpiwrap.Single()
 	if o.MPI {

@@ -1,6 +1,5 @@
-// Package apps runs the applications and measures what the library costs
-// them: with it and without, with checkpoints, through a restart, and on another
-// device than before.
+// Package apps runs the applications and measures the library's cost: with it and without, with checkpoints, through a
+// restart, and on another device than before.
 package apps
 
 import (
@@ -20,10 +19,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// Options say what to measure.
+// Options select the measurements.
 type Options struct {
 	BinDir  string   // directory of the applications
-	Dir     string   // on the disk to measure; what is written there is removed
+	Dir     string   // on the disk to measure; files written there are removed
 	Apps    []string // names; nil: all
 	Device  string   // for all ranks; empty: the best there is
 	MPI     string   // mpirun.Pick
@@ -33,8 +32,7 @@ type Options struct {
 	MTBF    time.Duration
 	// Cases are some of Cases; nil: all.
 	Cases []string
-	// Bind says what the launcher binds ranks to, such as core or numa; empty: to
-	// nothing.
+	// Bind is the unit that the launcher binds ranks to, such as core or numa; empty: none.
 	Bind string
 	// Moves are places to restart at: "same", "swap" or a device. With some of them
 	// nothing else is measured.
@@ -99,7 +97,7 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	return nil
 }
 
-// chosen are the applications to measure.
+// chosen returns the applications to measure.
 func (o *Options) chosen() []app {
 	if o.Apps == nil {
 		return apps
@@ -176,7 +174,7 @@ func (o *Options) isBig() (bool, error) {
 	return !dev.Info().HostMemory && dev.Info().Kind != "fake", dev.Close()
 }
 
-// steps is the number of steps of an application.
+// steps returns the number of steps of an application.
 func (o *Options) steps(runs int) int {
 	if len(o.Moves) > 0 {
 		return 1 + len(o.Moves)
@@ -192,7 +190,7 @@ func find(name string) (app, error) {
 	return apps[i], nil
 }
 
-// Names are the applications, in order.
+// Names returns the applications, in order.
 func Names() []string {
 	var names []string
 	for _, a := range apps {
@@ -201,7 +199,7 @@ func Names() []string {
 	return names
 }
 
-// Arguments are the flags that give an application so much work: 1 takes some tenths of a second on a CPU of two
+// Arguments returns the flags that give an application so much work: 1 takes some tenths of a second on a CPU of two
 // cores, or on a big GPU where big is set. They may write input to dir.
 func Arguments(name string, work float64, big bool, dir string) ([]string, error) {
 	a, err := find(name)
@@ -211,7 +209,7 @@ func Arguments(name string, work float64, big bool, dir string) ([]string, error
 	return a.args(work, big, dir)
 }
 
-// ResultFile is what the result file of an application is called, with the suffix that it wants.
+// ResultFile returns the name of an application's result file, with the suffix that it wants.
 func ResultFile(name string) string {
 	a, _ := find(name) // no name of an unknown one, which Arguments refuses
 	return a.out

@@ -24,7 +24,7 @@ var driverSource []byte
 // startLimit bounds a start of the program.
 const startLimit = 3 * time.Minute
 
-// build compiles the program against the library in dir, or what belongs to this holdfast.
+// build compiles the program against the library in dir, or the one that belongs to this holdfast.
 func build(ctx context.Context, lib, dir string) (program string, err error) {
 	if lib, err = bench.Library(lib, "libholdfast.so"); err != nil {
 		return "", err
@@ -68,25 +68,25 @@ func startDaemon(ctx context.Context, dir string) (*daemon, error) {
 	return d, err
 }
 
-// fromMemory is how often the program was restored from the memory of the daemon.
+// fromMemory returns how often the program was restored from the memory of the daemon.
 func (d *daemon) fromMemory() int { return strings.Count(d.Said(), "level=memory bytes=") }
 
 func (d *daemon) end() error { return errors.Join(d.Input.Close(), d.Wait()) }
 
-// job is the program and what it works on.
+// job is the program and its directories.
 type job struct {
 	name, program, dir string
 	mib                int
 }
 
-// What a start of the program prints, in seconds.
+// The output of a start of the program, in seconds.
 const (
 	memcpy   = "memcpy"
 	raw      = "raw"
 	blocked  = "blocked"
 	durable  = "durable"
 	point    = "point"
-	restored = "restored" // only where every byte is what it was
+	restored = "restored" // only if every byte is unchanged
 )
 
 // start runs the program until it kills itself.

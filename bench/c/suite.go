@@ -1,5 +1,5 @@
-// Package c measures what checkpoints cost a program in C, which calls libholdfast, beside what the
-// same program needs in the same run to copy the same bytes in memory and to write and fsync them.
+// Package c measures the cost of checkpoints for a program in C that calls libholdfast. The baseline is the time that
+// the same program needs in the same run to copy the same bytes in memory and to write and fsync them.
 package c
 
 import (

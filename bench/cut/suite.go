@@ -20,7 +20,7 @@ type Options struct {
 	Compute time.Duration // computing in an iteration
 }
 
-// What rank 0 of a worker prints, in seconds.
+// The output of a worker's rank 0, in seconds.
 const (
 	iterations = "iteration" // with no checkpoint asked for
 	toCut      = "to cut"    // from the request

@@ -64,7 +64,7 @@ func (w *worker) run(ctx context.Context) error {
 	if _, err := w.ck.Restore(ctx); err != nil {
 		return err
 	}
-	rng := rand.New(rand.NewPCG(1, 2)) // the same on all ranks: who asks when
+	rng := rand.New(rand.NewPCG(1, 2)) // the same on all ranks: the asking ranks and their times
 	next := warmup + 10
 	for i := 0; ; i++ {
 		start := time.Now()
@@ -88,7 +88,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// iterate is one iteration; it reports when all checkpoints have been taken.
+// iterate returns one iteration; it reports when all checkpoints have been taken.
 func (w *worker) iterate(i int) (bool, error) {
 	n, me := w.world.Size(), w.world.Rank()
 	for start := time.Now(); time.Since(start) < w.o.Compute; {

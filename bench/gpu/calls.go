@@ -14,8 +14,8 @@ import (
 // Size of the index space of the kernel.
 const items = 1 << 16
 
-// recording measures what gpustate adds to the calls of the driver: to setting an argument, to
-// launching a short kernel, and to a program that is bound by its kernels.
+// recording measures the cost that gpustate adds to the calls of the driver: to setting an argument, to launching a
+// short kernel, and to a program that is bound by its kernels.
 func (s *suite) recording(ctx context.Context) (err error) {
 	d, err := gpustate.Open(s.Select)
 	if err != nil {

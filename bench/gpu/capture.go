@@ -24,7 +24,7 @@ const (
 
 // size measures captures and restores of one size.
 func (s *suite) size(ctx context.Context, where string, size int64) (err error) {
-	const others = 256 << 20 // what is taken besides
+	const others = 256 << 20 // further measurements
 	if s.info.GlobalBytes > 0 && size+others > s.info.GlobalBytes {
 		s.Skip(where, "capture", fmt.Errorf("too large for this device, which has %d bytes", s.info.GlobalBytes))
 		return nil
@@ -114,7 +114,7 @@ func warm(b []byte) {
 	_ = g.Wait() // touching cannot fail
 }
 
-// largest is the size of the buffers that hold the state.
+// largest returns the size of the buffers that hold the state.
 func largest(i gpustate.Info) int64 {
 	if m := i.MaxAllocBytes; m > 0 {
 		return min(bufferBytes, m/chunkBytes*chunkBytes)

@@ -1,9 +1,7 @@
-// Package gpu measures what gpustate costs on a device: how long a capture
-// keeps the program waiting and how long it takes in all, how fast a restore
-// is, what recording adds to a call and what a command window costs. Each
-// figure stands beside a baseline that is measured in the same run: the rate of
-// pinned copies, the rate of copies within the device, the driver's own
-// checkpoint.
+// Package gpu measures the costs of gpustate on a device: the program's wait for a capture and the capture's whole
+// time, the speed of a restore, the overhead of recording a call, and the cost of a command window. Each figure stands
+// beside a baseline that is measured in the same run: the rate of pinned copies, the rate of copies within the device,
+// the driver's own checkpoint.
 package gpu
 
 import (
@@ -16,8 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// Options say what to measure. The zero value takes the best device and sizes
-// that suit it.
+// Options select the measurements. The zero value takes the best device and sizes that suit it.
 type Options struct {
 	Select gpustate.Select
 	// Sizes are the bytes of state of the capture figures. nil: 4, 16 and 48 GiB
@@ -25,7 +22,7 @@ type Options struct {
 	Sizes []int64
 }
 
-// suite holds what the measurements share.
+// suite holds the common state of the measurements.
 type suite struct {
 	*bench.Runner
 	Options
@@ -76,8 +73,7 @@ func Run(ctx context.Context, r *bench.Runner, o Options) error {
 	return s.driverCheckpoint(ctx)
 }
 
-// copies measures what the device can do without gpustate: pinned copies in both
-// directions and copies within the device.
+// copies measures the device without gpustate: pinned copies in both directions and copies within the device.
 func (s *suite) copies(ctx context.Context) (err error) {
 	dev, err := raw.Open(s.Select)
 	if err != nil {

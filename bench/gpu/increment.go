@@ -11,12 +11,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// changedPart is what of each buffer changes between two captures of the increment figures.
+// changedPart is the part of each buffer that changes between two captures of the increment figures.
 const changedPart = 10
 
-// increments measures captures of which a tenth differs from the capture before: the device hashes
-// what it holds, and only chunks with another hash are read. It is compared with reading a capture
-// of the same state whole.
+// increments measures captures of which a tenth differs from the capture before: the device hashes its contents, and
+// only chunks with another hash are read. It is compared with reading a capture of the same state whole.
 func (s *suite) increments(ctx context.Context, d *gpustate.Device, where string, size int64,
 	bufs []*gpustate.Buffer) error {
 	if s.info.HostMemory {

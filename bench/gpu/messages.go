@@ -113,7 +113,7 @@ func addDirect(where, way string, mib int, set bench.Set) bench.Row {
 	return row(where, what+"; page-locked copies", "GB/s").Of(direct, set["pinned one way "+name].Rates(n), nil)
 }
 
-// What copies of device memory are called: between two devices, and within one.
+// The names of copies of device memory: between two devices, and within one.
 const (
 	peerCopy   = "between devices "
 	insideCopy = "within the device "
@@ -175,7 +175,7 @@ func openEnd(w *mpiwrap.Comm, s MessageSetup) (e *end, d *gpustate.Device, err e
 	return e, d, e.q.Write(e.mine, 0, e.host)
 }
 
-// pattern fills b with what no other rank has.
+// pattern fills b with bytes that no other rank has.
 func pattern(b []byte, rank int) {
 	for i := range b {
 		b[i] = byte(i*7 + i>>8*13 + i>>16*29 + rank*101)
@@ -243,9 +243,9 @@ func exchangeMessages(w *mpiwrap.Comm, s MessageSetup, out io.Writer) error {
 	return errors.Join(w.Barrier(), d.Close())
 }
 
-// shower measures what both ranks do, best of the rounds, each of which has n parts and is as long as the
-// slower rank takes, and shows a part's time. Two processes that share a GPU take turns on it: the time of one of them
-// may be that of a device of its own.
+// shower measures both ranks' work and shows a part's time, best of the rounds. A round has n parts and is as long as
+// the slower rank takes. Two processes that share a GPU take turns on it: the time of one of them may be that of a
+// device of its own.
 type shower func(name string, rounds int, per float64, do func() error) error
 
 // showPeers is the baseline of messages that MPI carries in device memory: copies from the device of the other rank,

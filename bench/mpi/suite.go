@@ -1,5 +1,5 @@
-// Package mpi measures what messages through mpiwrap cost beside a C program
-// that makes the same calls, compiled when the benchmark runs with the same MPI.
+// Package mpi measures the cost of messages through mpiwrap against a C program with the same calls, compiled when the
+// benchmark runs with the same MPI.
 package mpi
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed twin/twin.c
 var twin []byte
 
-// goals of what has no ratio.
+// goals of rows without a ratio.
 const (
 	goalAdded   = bench.AtMost(60)   // ns a message
 	goalArmed   = bench.AtMost(20)   // ns a call
@@ -94,7 +94,7 @@ func (m *measurement) run(ctx context.Context, dir string) error {
 	return nil
 }
 
-// add runs a program on two ranks and adds what it prints.
+// add runs a program on two ranks and adds its output.
 func (m *measurement) add(ctx context.Context, to bench.Set, command ...string) error {
 	var want []string
 	for _, c := range cases {

@@ -35,7 +35,7 @@ var cases = []struct {
 	{"64 persistent of 8 B", "a message", func(w *mpiwrap.Comm) (float64, error) { return persistent(w, 20) }, 1.5},
 }
 
-// Names of what has no twin.
+// Names of cases without a twin.
 const (
 	armedName  = "armed"
 	mallocName = "mallocs"
@@ -57,7 +57,7 @@ func Work(_ context.Context, _ struct{}, _ io.Reader, out io.Writer) error {
 			w.Abort(1)
 		}
 		if w.Rank() == 0 {
-			_ = bench.Print(out, name, v) // the suite misses what is not there
+			_ = bench.Print(out, name, v) // the suite reports missing cases
 		}
 	}
 	for _, c := range cases {
@@ -178,8 +178,8 @@ func persistent(w *mpiwrap.Comm, reps int) (float64, error) {
 	return best, err
 }
 
-// armed is the ping-pong of 8 bytes while an agent reads what the rank publishes,
-// a thousand times a second, as a checkpointer's does.
+// armed returns the ping-pong of 8 bytes while an agent reads the rank's publications, a thousand times a second, as a
+// checkpointer's does.
 func armed(w *mpiwrap.Comm) (float64, error) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {

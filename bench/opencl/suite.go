@@ -1,6 +1,5 @@
-// Package opencl measures what libholdfast-opencl costs an OpenCL program: `holdfast bench opencl`.
-// A program in C measures itself, with the device's own library and through the one that is
-// measured, in turn.
+// Package opencl measures the cost of libholdfast-opencl for an OpenCL program: `holdfast bench opencl`. A program in C
+// measures itself, with the device's own library and through the one that is measured, in turn.
 package opencl
 
 import (
@@ -91,7 +90,7 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	return nil
 }
 
-// What the program prints, beside a rate in bytes a second for each transfer.
+// The program's output, besides a rate in bytes a second for each transfer.
 const (
 	launches = "launches"
 	argument = "launches, an argument set before each"
@@ -102,7 +101,7 @@ const (
 	onCPU    = "cpu"  // 1: the device is one
 )
 
-// report adds the rows. First is what the device's own library showed at first.
+// report adds the rows. First is the first result of the device's own library.
 func report(r *bench.Runner, first bench.Figures, own, through, inside bench.Set) {
 	device, gpu := first.Texts["device"], first.Set[onCPU][0] != 1
 	add := func(name, unit string, goal bench.Goal) {
@@ -132,7 +131,7 @@ func goalOf(judged bool, g bench.Goal) bench.Goal {
 	return nil
 }
 
-// icd is the file that a loader finds the library by.
+// icd returns the file that a loader finds the library by.
 func icd(dir, lib string) (vendors string, err error) {
 	vendors = filepath.Join(dir, "vendors")
 	if err := os.Mkdir(vendors, 0o700); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
-// find returns the directory of an installation: the one that the user names and no other, else what pkg-config
-// knows, else a usual place. The drop-in of Holdfast is none.
+// find returns the directory of an installation: only the one that the user names, else the one that pkg-config knows,
+// else a usual place. The drop-in of Holdfast is none.
 func (l library) find() (string, error) {
 	if home := os.Getenv(l.env); home != "" {
 		there, own := l.in(home)
@@ -49,7 +49,7 @@ func (l library) in(home string) (there, own bool) {
 	return err == nil, strings.Contains(string(text), "Holdfast")
 }
 
-// libraryDirs are the directories of an installation that may hold its libraries.
+// libraryDirs returns the directories of an installation that may hold its libraries.
 func libraryDirs(home string) []string {
 	var dirs []string
 	for _, d := range []string{"lib", "lib64", "lib/x86_64-linux-gnu"} {

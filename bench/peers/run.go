@@ -36,7 +36,7 @@ type suite struct {
 // peer that is missing or fails there is a row with the reason.
 func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	r.Start("peers", 2+len(libraries))
-	if o.MPI != "" { // else each library takes what is installed
+	if o.MPI != "" { // else each library takes the installed one
 		if _, err := mpirun.Pick(o.MPI); err != nil {
 			return err
 		}
@@ -111,13 +111,13 @@ func (s *suite) caseName(peer string) string {
 	return fmt.Sprintf("%s, %d x %d MiB", peer, s.Ranks, s.MiB)
 }
 
-// What a driver prints, in seconds.
+// A driver's output, in seconds.
 const (
 	rawWrite = "raw"
 	rawRead  = "rawread"
 	waited   = "waits"
 	safe     = "durable"
-	back     = "restart" // only where every byte is what it was
+	back     = "restart" // only if every byte is unchanged
 )
 
 // library builds the driver against an installation and runs it twice: checkpoints,
@@ -173,8 +173,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// VeloC measures VeloC's own library alone, or records why it cannot: it is not installed, or what
-// is found is the drop-in of Holdfast.
+// VeloC measures only VeloC's own library, or records why it cannot: it is not installed, or the found library is the
+// drop-in of Holdfast.
 func VeloC(ctx context.Context, r *bench.Runner, o Options) error {
 	s := &suite{Runner: r, Options: o, dir: o.Dir}
 	veloc := libraries[0]

@@ -49,7 +49,7 @@ type Kernel struct {
 	value      [4]byte
 }
 
-// Busy is the function Busy without gpustate. The kernel has a queue of its own.
+// Busy returns the function Busy without gpustate. The kernel has a queue of its own.
 func (r *Device) Busy(items, rounds int) (b *Kernel, err error) {
 	b = &Kernel{d: r.d}
 	if b.q, err = b.d.CreateQueue(gpubench.QueueDesc{Lazy: b.d.Info().Lazy}); err != nil {
@@ -87,7 +87,7 @@ func (b *Kernel) Launch(items int) error {
 // Finish waits until all has been done.
 func (b *Kernel) Finish() error { return b.d.Finish(b.q) }
 
-// Release gives back what the kernel has.
+// Release releases the kernel's objects.
 func (b *Kernel) Release() error {
 	return errors.Join(b.d.ReleaseKernel(b.k), b.d.ReleaseProgram(b.p), b.d.ReleaseMem(b.x), b.d.ReleaseQueue(b.q))
 }

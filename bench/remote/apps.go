@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/bench/apps"
 )
 
-// apps are the applications that are installed; each other one is skipped with a row.
+// apps returns the applications that are installed; each other one is skipped with a row.
 func (s *suite) apps(what string) []string {
 	var list []string
 	for _, name := range apps.Names() {
@@ -39,7 +39,7 @@ func (s *suite) launch(name string, load float64, device string, n int, more ...
 		Out: filepath.Join(dir, name+"-"+apps.ResultFile(name)), Args: more}, nil
 }
 
-// timed is the seconds of the steps.
+// timed returns the seconds of the steps.
 func (s *suite) timed(ctx context.Context, name string, load float64, device string, more ...string) (float64, error) {
 	l, err := s.launch(name, load, device, 0, more...)
 	if err != nil {

@@ -131,7 +131,7 @@ func (s *suite) rates(ctx context.Context, probes []*probe, kind string, dir dir
 	return nil
 }
 
-// seconds is the time that a queue takes to do something this many times.
+// seconds returns the time that a queue takes to do something this many times.
 func seconds(q *gpustate.Queue, times int, do func() error) (float64, error) {
 	return bench.Seconds(func() error {
 		for range times {

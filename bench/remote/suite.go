@@ -1,6 +1,5 @@
-// Package remote measures what a device of another process costs beside the
-// same device in the program's own: `holdfast bench remote`. It starts its servers
-// itself, on this machine.
+// Package remote measures the cost of a device of another process against the same device in the program's own:
+// `holdfast bench remote`. It starts its servers itself, on this machine.
 package remote
 
 import (
@@ -16,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// Options say what to measure.
+// Options select the measurements.
 type Options struct {
 	BinDir  string // of the applications
 	Dir     string // to write in; empty: the temporary directory
@@ -113,7 +112,7 @@ func (s *suite) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// word is the selection of the device, as the servers know it.
+// word returns the selection of the device, as the servers know it.
 func (s *suite) word() string {
 	switch {
 	case s.info.Kind == "cuda":
@@ -156,7 +155,7 @@ func (v *server) stop() error {
 	return v.Stop()
 }
 
-// at is the selection of the device of a server.
+// at returns the selection of the device of a server.
 func (s *suite) at(v *server, addr string) string {
 	return "remote=" + addr + ",key=" + v.key + "," + s.word()
 }
@@ -164,7 +163,7 @@ func (s *suite) at(v *server, addr string) string {
 // way is one way to a device.
 type way struct{ name, text string }
 
-// ways are the program's own driver and the first server.
+// ways returns the program's own driver and the first server.
 func (s *suite) ways() []way {
 	return []way{{"direct", s.o.Device}, {"unix socket", s.at(s.a, s.a.unix)}, {"loopback TCP", s.at(s.a, s.a.tcp)}}
 }

@@ -70,7 +70,7 @@ func Resize(ctx context.Context, r *bench.Runner, o ResizeOptions) error {
 	for _, d := range divisions() {
 		for _, level := range []string{storage.LevelGlobal, storage.LevelLocal} {
 			if level == storage.LevelLocal && d.name != "rows" {
-				continue // what differs is where the files are
+				continue // the difference is the place of the files
 			}
 			r.Step("%s, %s", d.name, level)
 			z := &resize{o: o, of: d.of, level: level, dir: filepath.Join(dir, level)}
@@ -130,7 +130,7 @@ func (z *resize) run(ctx context.Context, r *bench.Runner, name string) (err err
 	return nil
 }
 
-// rows is how many rows the matrix has.
+// rows returns how many rows the matrix has.
 func (z *resize) rows() int { return max(z.o.MiB<<20/(8*resizeSide), 1) }
 
 // job runs so many ranks that protect the matrix.
@@ -189,7 +189,7 @@ func (z *resize) write(ctx context.Context, world *mpiwrap.Comm, ck *coordinated
 	}
 }
 
-// measured is what one restart cost: the time of the slowest rank, and what the process has read.
+// measured is the cost of one restart: the time of the slowest rank, and the bytes that the process has read.
 type measured struct {
 	mu      sync.Mutex
 	seconds float64
@@ -228,7 +228,7 @@ func (z *resize) restore(ctx context.Context, world *mpiwrap.Comm, ck *coordinat
 	return err
 }
 
-// bytesRead is what the process has read from files and connections, cached or not.
+// bytesRead returns the bytes that the process has read from files and connections, cached or not.
 func bytesRead() (n int64, err error) {
 	b, err := os.ReadFile("/proc/self/io")
 	if err == nil {

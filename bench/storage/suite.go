@@ -1,6 +1,5 @@
-// Package storage measures what checkpoints cost on the file systems at
-// hand, as ratios to what the same processes need for raw writes, reads and
-// copies of the same bytes in the same run.
+// Package storage measures the cost of checkpoints on the file systems at hand, as ratios to the same processes' raw
+// writes, reads and copies of the same bytes in the same run.
 package storage
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Options says what is measured.
+// Options select the measurements.
 type Options struct {
 	Dir    string // where files are written; a directory is made in it and removed
 	Ranks  []int  // numbers of processes
@@ -210,7 +209,7 @@ func (c *levels) best(took bench.Set, metric string, cmd command) {
 	}
 }
 
-// laned is a metric with so many requests in flight.
+// laned returns a metric with so many requests in flight.
 func laned(metric string, lanes int) string { return fmt.Sprint(metric, ", ", lanes) }
 
 // fastest has the samples of the number of requests in flight that has the least median. The least of

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command tells a worker what to do next; all workers get it at once.
+// command is an order to a worker; all workers get it at once.
 type command struct {
 	Op    string
 	Level string   `json:",omitempty"`
@@ -31,13 +31,13 @@ type command struct {
 // reply is a worker's answer when it is done.
 type reply struct {
 	CPU    float64  // seconds of CPU that the command took
-	Value  float64  // what the command measured itself
+	Value  float64  // the command's own measurements
 	Infos  [][]byte `json:",omitempty"`
 	Stored int64    `json:",omitempty"`
 	Size   []byte   `json:",omitempty"`
 }
 
-// Setup says what a worker is.
+// Setup describes a worker.
 type Setup struct {
 	Dir        string
 	Rank, Size int
@@ -137,7 +137,7 @@ func (k *worker) do(ctx context.Context, c command, rep *reply) error {
 		return bench.WriteSync(k.rawFile(), k.pool)
 	case "direct-write":
 		return bench.WriteDirect(k.rawFile(), k.pool, c.Lanes)
-	case "drop": // what is cached of this rank's shard
+	case "drop": // the cached part of this rank's shard
 		name, _ := k.shardFile(c)
 		return bench.DropCached(name)
 	case "direct-read":
@@ -216,7 +216,7 @@ func (k *worker) ranks() []int {
 	return ranks
 }
 
-// nodePack is that of all workers: they are ranks of one node.
+// nodePack returns the node pack of all workers: they are ranks of one node.
 func (k *worker) nodePack(c command) storage.NodePack {
 	return storage.NodePack{Epoch: storage.Epoch(c.Epoch), From: storage.LevelLocal, To: c.Level, Ranks: k.ranks(),
 		Sizes: c.Sizes}
@@ -259,7 +259,7 @@ func (k *worker) commit(ctx context.Context, e storage.Epoch, c command) error {
 
 func epochDir(e uint64) string { return fmt.Sprintf("epoch-%010d", e) }
 
-// shardFile is the file with the shard of this rank, and the offset from which it has that many
+// shardFile returns the file with the shard of this rank, and the offset from which it has that many
 // bytes.
 func (k *worker) shardFile(c command) (name string, off int64) {
 	const header = 4096

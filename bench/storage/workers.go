@@ -24,8 +24,7 @@ type member interface {
 	Close() error
 }
 
-// result is what one command cost: the time from giving it to all workers until the last was done,
-// and each reply.
+// result is the cost of one command: the time from giving it to all workers until the last was done, and each reply.
 type result struct {
 	wall    float64
 	cpu     float64 // sum
@@ -107,7 +106,7 @@ func (c *workers) store(op, level string) result {
 	return put
 }
 
-// next adds the cost of a command, and gives the following one what the workers reported.
+// next adds the cost of a command, and gives the following one the workers' reports.
 func (r *result) next(done result, following *command) {
 	r.wall += done.wall
 	r.cpu += done.cpu

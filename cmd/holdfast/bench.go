@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newBench becomes holdfast-bench, which lies beside this program: the suites link what no job needs.
+// newBench becomes holdfast-bench, which lies next to this program: the suites link packages that no job needs.
 func newBench() *cobra.Command {
 	return &cobra.Command{
 		Use:   "bench",
@@ -33,7 +33,7 @@ func newBench() *cobra.Command {
 	}
 }
 
-// benchProgram is the file of holdfast-bench.
+// benchProgram returns the file of holdfast-bench.
 func benchProgram() (string, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -50,7 +50,7 @@ func benchProgram() (string, error) {
 	return found, nil
 }
 
-// forBench gives the command bench what the shell and help ask of the commands below it.
+// forBench gives the command bench the answers that the shell and help ask of the commands below it.
 func forBench(args []string) []string {
 	if len(args) < 2 || args[1] != "bench" {
 		return args

@@ -69,7 +69,7 @@ func newConfig() *cobra.Command {
 	return cmd
 }
 
-// explain has the values of keys, which may be named by their variables, and says what those are that are no keys.
+// explain has the values of keys, which may be named by their variables, and describes names that are no keys.
 func explain(c *coordinated.Config, names []string) (keys []config.Value, others []config.Variable, err error) {
 	all := c.Values()
 	for _, name := range names {
@@ -82,7 +82,7 @@ func explain(c *coordinated.Config, names []string) (keys []config.Value, others
 			others = append(others, config.Variables[j])
 		default:
 			name = strings.ToLower(strings.TrimPrefix(name, "HOLDFAST_"))
-			err = errors.Join(err, c.Set(name, "", "the command line")) // it is none, and this says what was meant
+			err = errors.Join(err, c.Set(name, "", "the command line")) // none: this names the one that was meant
 		}
 	}
 	return keys, others, err

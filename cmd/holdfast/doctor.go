@@ -95,7 +95,7 @@ func doctorText(findings []doctor.Finding, quiet bool) string {
 	return b.String()
 }
 
-// newDoctorRank is a rank that doctor starts.
+// newDoctorRank returns a rank that doctor starts.
 func newDoctorRank() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor-rank", Short: "one rank of doctor", Hidden: true, Args: cobra.NoArgs,
@@ -103,7 +103,7 @@ func newDoctorRank() *cobra.Command {
 	}
 }
 
-// newDoctorNode is what doctor starts on each node of a job.
+// newDoctorNode returns the command that doctor starts on each node of a job.
 func newDoctorNode() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor-node PART DIR TOKEN NODES", Short: "one node of doctor", Hidden: true, Args: cobra.ExactArgs(4),

@@ -1,5 +1,5 @@
-// Command holdfast looks after the checkpoints of a job: it lists, verifies and
-// prunes them, asks a running job for one, and measures what they cost.
+// Command holdfast looks after the checkpoints of a job: it lists, verifies and prunes them, asks a running job for
+// one, and measures their cost.
 //
 // Results go to standard output, everything else to standard error. Reading
 // verbs never write.

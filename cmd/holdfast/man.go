@@ -59,7 +59,7 @@ func variables(p *cli.Page) {
 	}
 }
 
-// yamlPage is the page of the configuration file, of the table that the keys are in.
+// yamlPage returns the page of the configuration file, of the table that the keys are in.
 func yamlPage() string {
 	p := cli.NewPage("holdfast.yaml", "5", "settings of Holdfast")
 	p.Section("DESCRIPTION")

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// removedFlags has the flags of earlier releases by verb and name, each with what stands in its place.
+// removedFlags has the flags of earlier releases by verb and name, each with its replacement.
 var removedFlags = map[string]string{
 	"doctor --bytes":   "divide what a node writes in an epoch by the rate that doctor measures",
 	"doctor --ranks":   "doctor no longer estimates how long an epoch takes",
@@ -22,7 +22,7 @@ var removedFlags = map[string]string{
 	"run --keep-every": "set HOLDFAST_KEEP_EVERY",
 }
 
-// removedFlag names what stands in the place of a flag that err does not know. A flag of run behind the launcher is the
+// removedFlag names the replacement of a flag that err does not know. A flag of run behind the launcher is the
 // launcher's.
 func removedFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError

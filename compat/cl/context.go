@@ -33,7 +33,7 @@ func CreateContext(devices []*Device) (*Context, error) {
 	return &Context{dev: dev, fills: fills}, nil
 }
 
-// position is the device's place among those with the same description.
+// position returns the device's place among those with the same description.
 func position(i gpustate.Info) int {
 	infos, err := gpustate.Devices()
 	if err != nil {
@@ -51,7 +51,7 @@ func position(i gpustate.Info) int {
 
 func same(a, b string) bool { return strings.Contains(strings.ToLower(a), strings.ToLower(b)) }
 
-// State is the device behind the context, for capture, restore and migration.
+// State returns the device behind the context, for capture, restore and migration.
 func (ctx *Context) State() *gpustate.Device { return ctx.dev }
 
 // Release releases the context and all objects made with it.

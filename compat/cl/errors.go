@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// ErrUnsupported marks what this package does not do.
+// ErrUnsupported marks operations that this package lacks.
 var ErrUnsupported = errors.New("cl: unsupported")
 
 // ErrUnknown is an unexpected result of OpenCL.

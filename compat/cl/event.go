@@ -15,8 +15,7 @@ type Event struct {
 	err  error
 }
 
-// Release does nothing: events give back what they hold when their command is
-// complete.
+// Release does nothing: events release their resources when their command is complete.
 func (e *Event) Release() {}
 
 // SetUserEventStatus completes a user event: with CommmandExecStatusComplete, or

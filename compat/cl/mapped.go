@@ -17,19 +17,19 @@ type MappedMemObject struct {
 	slicePitch int
 }
 
-// ByteSlice is the memory.
+// ByteSlice returns the memory.
 func (mb *MappedMemObject) ByteSlice() []byte { return mb.bytes }
 
-// Ptr is the address of the memory.
+// Ptr returns the address of the memory.
 func (mb *MappedMemObject) Ptr() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(mb.bytes)) }
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (mb *MappedMemObject) Size() int { return len(mb.bytes) }
 
-// RowPitch is the distance of rows in bytes, of images.
+// RowPitch returns the distance of rows in bytes, of images.
 func (mb *MappedMemObject) RowPitch() int { return mb.rowPitch }
 
-// SlicePitch is the distance of slices in bytes, of images.
+// SlicePitch returns the distance of slices in bytes, of images.
 func (mb *MappedMemObject) SlicePitch() int { return mb.slicePitch }
 
 const (
@@ -83,8 +83,7 @@ func (q *CommandQueue) EnqueueMapImage(buffer *MemObject, blocking bool, flags M
 	return m, e, nil
 }
 
-// EnqueueUnmapMemObject writes back what was mapped for writing. The memory is
-// not used afterwards.
+// EnqueueUnmapMemObject writes memory back that was mapped for writing. The memory is not used afterwards.
 func (q *CommandQueue) EnqueueUnmapMemObject(buffer *MemObject, mappedObj *MappedMemObject,
 	eventWaitList []*Event) (*Event, error) {
 	if mappedObj == nil || mappedObj.bytes == nil {

@@ -14,8 +14,7 @@ type Program struct {
 	p      *gpustate.Program
 }
 
-// BuildProgram builds the program for the context's device. Building again
-// replaces what was built.
+// BuildProgram builds the program for the context's device. Building again replaces the earlier build.
 func (p *Program) BuildProgram(devices []*Device, options string) error {
 	if len(devices) > 1 {
 		return ErrInvalidDevice

@@ -39,7 +39,7 @@ func issue(wait []*Event, blocking bool, do func([]*gpustate.Event) (*gpustate.E
 	return &Event{e: e}, nil
 }
 
-// linear is the object as a buffer.
+// linear returns the object as a buffer.
 func (b *MemObject) linear() (*gpustate.Buffer, error) {
 	if b == nil || b.buf == nil {
 		return nil, ErrInvalidMemObject

@@ -16,7 +16,7 @@ func bits(v int, none string, names ...string) string {
 	return strings.Join(set, "|")
 }
 
-// pick is the name of number v, or other.
+// pick returns the name of number v, or other.
 func pick(v int, other string, names ...string) string {
 	if v < 0 || v >= len(names) {
 		return other
@@ -30,8 +30,7 @@ type ImageFormat struct {
 	ChannelDataType ChannelDataType
 }
 
-// ImageDescription says what an image is like. Images of arrays, of buffers and
-// with mip levels are ErrUnsupported.
+// ImageDescription describes an image. Images of arrays, of buffers and with mip levels are ErrUnsupported.
 type ImageDescription struct {
 	Type                            MemObjectType
 	Width, Height, Depth            int

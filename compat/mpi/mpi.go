@@ -65,8 +65,7 @@ func IsOn() bool {
 	return state.on
 }
 
-// Init initialises MPI. It cannot return an error: what went wrong is logged, and
-// NewComm returns it.
+// Init initialises MPI. It cannot return an error: a failure is logged, and NewComm returns it.
 func Init() { _ = start(mpiwrap.ThreadSerialized) }
 
 // InitThreadSafe initialises MPI for calls from several goroutines at once.

@@ -8,16 +8,15 @@
 //
 // # Promises
 //
-// Messages of one rank to another arrive once and in order, or the receiver
-// learns that the sender is lost. Every connection proves in both directions
-// that the other side knows the key of the job before one byte is parsed; what
-// cannot is dropped and counted. A Plane listens on one address only.
+// Messages of one rank to another arrive once and in order, or the receiver learns that the sender is lost. Every
+// connection proves in both directions that the other side knows the key of the job, before one byte is parsed. A
+// connection that cannot prove it is dropped and counted. A Plane listens on one address only.
 //
 // A neighbour whose connection breaks without a goodbye, or that is silent for
 // PeerTimeout, is reported on Lost. The process's own stalls do not count
 // against a neighbour.
 //
-// # What it does not promise
+// # Limits
 //
 // Traffic is authenticated when a connection opens, not encrypted: it carries
 // counters and names. Whoever can inject into an open TCP connection between

@@ -26,7 +26,7 @@ const (
 // clientRank is the rank of a process that is none.
 const clientRank = 1<<32 - 1
 
-// protocol is that of the listener of a rank. A dialler claims 4 bytes rank and 1 byte purpose.
+// protocol returns the protocol of the listener of a rank. A dialler claims 4 bytes rank and 1 byte purpose.
 func protocol(rank int) *handshake.Protocol {
 	return &handshake.Protocol{Magic: "HFCTRL\r\n", Version: 1, Claim: 4 + 1,
 		Server: binary.LittleEndian.AppendUint32(nil, uint32(rank))}

@@ -120,7 +120,7 @@ func (t touching) Read(b []byte) (int, error) {
 
 var start = time.Now()
 
-// now is the monotonic clock in nanoseconds.
+// now returns the monotonic clock in nanoseconds.
 func now() int64 { return int64(time.Since(start)) }
 
 // beat sends signs of life to the neighbours and looks for theirs. When this process itself was stopped or starved, the

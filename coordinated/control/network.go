@@ -25,7 +25,7 @@ const (
 	KindNamed      = "as set" // by an address
 )
 
-// String is the name and the kind.
+// String returns the name and the kind.
 func (n Network) String() string { return fmt.Sprintf("%s (%s)", n.Name, n.Kind) }
 
 // Fast reports whether it is a network that messages of programs use, beside which the nodes have a
@@ -35,7 +35,7 @@ func (n Network) Fast() bool { return n.Kind == KindInfiniBand || n.Kind == Kind
 // Which of this node's networks FindNetwork looks for.
 const (
 	Fastest = ""          // the fast one if there is one, else as Common
-	Common  = "-ethernet" // the one that nodes without a fast one have, too: the first that is up
+	Common  = "-ethernet" // the network that nodes without a fast one also have: the first that is up
 )
 
 // FindNetwork finds the address to listen on: of an interface ("eth0"), an address ("10.0.0.3"), Fastest or Common. If

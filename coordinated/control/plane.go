@@ -90,12 +90,12 @@ func listen(iface string) (net.Listener, Network, error) {
 	return l, n, nil
 }
 
-// Network is the one that the plane listens on.
+// Network returns the one that the plane listens on.
 func (p *Plane) Network() Network { return p.network }
 
-// ListenElsewhere returns an address at which clients on other nodes reach this rank. The ranks of a job on one node
-// may use its loopback device, which other nodes cannot reach, and others a fast network that a login node may lack:
-// then this opens a second listener, on the Common network. Call it once.
+// ListenElsewhere returns an address at which clients on other nodes reach this rank. The ranks may use the node's
+// loopback device, which other nodes cannot reach, or a fast network that a login node lacks. It then opens a second
+// listener, on the Common network. Call it once.
 func (p *Plane) ListenElsewhere() (string, error) {
 	if a, ok := p.listener.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && !p.network.Fast() {
 		return p.Addr(), nil
@@ -109,7 +109,7 @@ func (p *Plane) ListenElsewhere() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Addr is where the others reach this rank.
+// Addr returns where the others reach this rank.
 func (p *Plane) Addr() string { return p.listener.Addr().String() }
 
 // Closed is closed when the Plane is.

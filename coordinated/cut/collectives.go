@@ -119,9 +119,9 @@ func (m maxima) raiseOwn(colls []Coll) []Standing {
 	return news
 }
 
-// fingerprint is a sum over a rank's communicators that cancels out over all ranks if and only if, up to a collision of
-// the 64-bit hash, all members of each communicator have one count: the leader adds the sum that the others subtract.
-// So a vote carries eight bytes instead of all counts.
+// fingerprint returns a sum over a rank's communicators that cancels out over all ranks if and only if, up to a
+// collision of the 64-bit hash, all members of each communicator have one count: the leader adds the sum that the
+// others subtract. So a vote carries eight bytes instead of all counts.
 func fingerprint(colls []Coll) uint64 {
 	var sum uint64
 	for _, c := range colls {

@@ -10,11 +10,10 @@
 //
 // # Promises
 //
-// A Cut action is emitted on a rank only after every rank has voted, in one
-// round, that it is parked with no release pending, and the collective numbers
-// of all communicators agreed. Releases never hurt: they only let the program
-// run on, so a lost or repeated message costs time and not correctness. Every
-// rank emits either Cut or GaveUp for an epoch that is given up or cut anywhere.
+// A rank emits a Cut action only after a round of votes: every rank is parked with no release pending, and the
+// collective numbers of all communicators agree. Releases never hurt: they only let the program run on, so a lost or
+// repeated message costs time and not correctness. Every rank emits either Cut or GaveUp for an epoch that is given up
+// or cut anywhere.
 //
 // # Shape
 //
@@ -26,10 +25,8 @@
 //
 // # Where to read on
 //
-// docs/PROTOCOL.md states the rules R0, R1 and R2, why each is needed, and which
-// test shows what. In the code: park.go has the way from a request to all being
-// parked, with the release rules in mustGo; collectives.go and news.go serve R1,
-// needs.go, blocked.go and elect.go R2; freeze.go has the rounds of votes and the
-// ends of an epoch; coordinator.go what only rank 0 does. testdata holds
-// scenarios, model a Promela model, scale a simulation of many ranks.
+// docs/PROTOCOL.md states the rules R0, R1 and R2, why each is needed, and the test that shows it. In the code, park.go
+// leads from a request until all ranks are parked, with the release rules in mustGo. collectives.go and news.go serve
+// R1; needs.go, blocked.go and elect.go serve R2. freeze.go has the rounds of votes and the ends of an epoch,
+// coordinator.go the part of rank 0. testdata holds scenarios, model a Promela model, scale a simulation of many ranks.
 package cut

@@ -61,7 +61,7 @@ func (m *Machine) askElection(w Wait) {
 	m.elect(Message{Kind: kindElect, Rank: m.cfg.Rank, Round: a.round, Comm: w.Comm, Max: m.width()}, 0)
 }
 
-// width is how many members an election may release. A rank that blocks again
+// width returns how many members an election may release. A rank that blocks again
 // and again, as in a gather made of receives, would otherwise take as many
 // elections as there are members.
 func (m *Machine) width() uint64 {

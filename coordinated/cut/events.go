@@ -25,9 +25,8 @@ type Finished struct {
 	Colls  []Coll
 }
 
-// Sampled is a look at a main thread that is not at a Point. The driver takes
-// one for every Look action and then repeatedly while Watching. Of one that is at a Point
-// only Colls matters, which other threads may change.
+// Sampled is a look at a main thread that is not at a Point. The driver takes one for every Look action and then
+// repeatedly while Watching. For a rank at a Point only Colls matters, which other threads may change.
 type Sampled struct {
 	Now    time.Duration
 	Points uint64
@@ -39,10 +38,9 @@ type Sampled struct {
 // for messages. Being blocked in a send or a collective is a Block without
 // Waits.
 //
-// A rank that polls round and round is reported in the same way: one Call from
-// the first polls that found nothing until a message of those has come or the main
-// thread reaches a Point, with all that was polled for in Waits. It may compute in
-// between.
+// A rank that polls round and round is reported in the same way, by one Call with all that it polls for in Waits. The
+// Call lasts from the first polls that found nothing until such a message has come or the main thread reaches a Point.
+// It may compute in between.
 type Block struct {
 	Call  uint64 // number of the call: the same number means the same call
 	Waits []Wait // any one may complete it; they may change within the call

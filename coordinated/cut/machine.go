@@ -117,7 +117,7 @@ func (m *Machine) Resting() bool {
 // Interest names the ranks for which Arrived.Sent is wanted.
 func (m *Machine) Interest() []int { return slices.Sorted(maps.Keys(m.needs.of)) }
 
-// Round is the number of the last freeze this rank was asked to vote in.
+// Round returns the number of the last freeze this rank was asked to vote in.
 func (m *Machine) Round() uint64 { return m.vote.round }
 
 // Phase names this rank's phase in the epoch in progress; empty if there is none.

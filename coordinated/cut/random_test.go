@@ -287,7 +287,8 @@ func TestLossyControl(t *testing.T) {
 	}
 }
 
-// someSeeds is how many random programs of a shape a test runs: n for 600 of -programs, half of them in short tests.
+// someSeeds returns how many random programs of a shape a test runs: n for 600 of -programs, half of them in short
+// tests.
 func someSeeds(n uint64) uint64 {
 	if testing.Short() {
 		n /= 2

@@ -139,7 +139,7 @@ func (d *decoder) number() uint64 {
 	return v
 }
 
-// small is a number that counts or names ranks.
+// small returns a number that counts or names ranks.
 func (d *decoder) small() int {
 	v := d.number()
 	if v > 1<<31 {
@@ -149,7 +149,7 @@ func (d *decoder) small() int {
 	return int(v)
 }
 
-// count is the length of a list; each entry takes at least a byte.
+// count returns the length of a list; each entry takes at least a byte.
 func (d *decoder) count() int {
 	v := d.number()
 	if v > uint64(len(d.b)) {

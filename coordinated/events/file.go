@@ -31,12 +31,12 @@ type aliveLine struct {
 	line []byte
 }
 
-// newFile is the log of opt.Rank.
+// newFile returns the log of opt.Rank.
 func newFile(opt Options, name func(rank, part int) string) *file {
 	return &file{opt: opt, name: name, heads: []Event{head(opt)}}
 }
 
-// head is the first line of a rank.
+// head returns the first line of a rank.
 func head(opt Options) Event {
 	return Event{Name: Open, Wall: opt.Begun.UnixNano(), Rank: opt.Rank, Begin: true, Header: &opt.Header}
 }
@@ -59,7 +59,7 @@ func (l *file) close() error {
 	return errors.Join(l.f.Sync(), l.f.Close())
 }
 
-// path is a part of the log.
+// path returns a part of the log.
 func (l *file) path(part int) string {
 	return filepath.Join(runDir(l.opt.Dir, l.opt.Header.Run), l.name(l.opt.Rank, part))
 }
@@ -100,7 +100,7 @@ func (l *file) openPart() error {
 	return err
 }
 
-// headLine is the first line of a rank in this part; again marks a part after the first.
+// headLine returns the first line of a rank in this part; again marks a part after the first.
 func (l *file) headLine(h Event, again bool) ([]byte, error) {
 	own := *h.Header
 	own.Part, h.Header = l.part, &own
@@ -259,7 +259,7 @@ func (l *file) writeAlive(rank int, b []byte) error {
 	return nil
 }
 
-// blockBytes is how long the signs of life behind at are.
+// blockBytes returns how long the signs of life behind at are.
 func (l *file) blockBytes() (n int64) {
 	for _, a := range l.alive {
 		n += int64(len(a.line))

@@ -18,8 +18,7 @@ type Options struct {
 	Header Header    // Part is filled in
 	Rank   int       // whose log it is
 	Begun  time.Time // when Open began; the zero of Event.Mono
-	// MaxBytes bounds the log of this run, of a node that of each of its ranks; 0 means
-	// 8 MiB.
+	// MaxBytes bounds the log of this run, for a node the log of each of its ranks; 0 means 8 MiB.
 	MaxBytes int64
 	// Node makes the ranks of a node write to one file; nil: this one has files of its own.
 	Node   *Node
@@ -122,7 +121,7 @@ func (l *Log) EmitAt(t time.Time, e Event) {
 }
 
 // Span logs the beginning of an event, and returns a function that logs its end: the event that it is given, with the
-// name, the duration, the error's text, and, if it has none, the epoch and level of the beginning.
+// name, the duration and the error's text. If that event has no epoch and level, they are those of the beginning.
 func (l *Log) Span(e Event) (end func(Event, error)) {
 	if l == nil {
 		return func(Event, error) {}

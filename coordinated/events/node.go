@@ -24,7 +24,7 @@ type Node struct {
 	Secret string // the same on all ranks of the job, known to no other process
 }
 
-// address is that of an abstract socket, which leaves no file behind. Whoever connects has to
+// address returns the address of an abstract socket, which leaves no file behind. Whoever connects has to
 // be the same user.
 func (n *Node) address() *net.UnixAddr {
 	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("@holdfast-events-%s-%d", n.Secret, n.First)}

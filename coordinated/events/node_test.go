@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
-// nodeOptions are those of a rank on a node with ranks 0 to n-1.
+// nodeOptions returns the node options of a rank on a node with ranks 0 to n-1.
 func nodeOptions(t *testing.T, dir string, rank, n int) Options {
 	t.Helper()
 	return Options{Dir: dir, Rank: rank, Begun: time.Now(), Logger: slog.New(slog.DiscardHandler),

@@ -18,7 +18,7 @@ const keepRuns = 100
 
 func runDir(dir string, run int) string { return filepath.Join(dir, fmt.Sprintf("run-%06d", run)) }
 
-// partName is a file of one rank, nodeName one of the ranks of a node, by its first rank.
+// partName returns a file of one rank, nodeName one of the ranks of a node, by its first rank.
 func partName(rank, part int) string  { return fmt.Sprintf("rank-%06d.%d.jsonl", rank, part) }
 func nodeName(first, part int) string { return fmt.Sprintf("node-%06d.%d.jsonl", first, part) }
 
@@ -47,8 +47,8 @@ func Runs(ctx context.Context, dir string) ([]int, error) {
 	return runs, nil
 }
 
-// Prune removes logs of old runs, those of ranks and of nodes whose first rank one of them was, and their directories
-// with the last log.
+// Prune removes logs of old runs: logs of the given ranks, and of nodes with such a first rank. The last log takes its
+// directory with it.
 func Prune(ctx context.Context, dir string, run int, ranks ...int) error {
 	fsys := vfs.OrOS(vfs.From(ctx))
 	runs, err := Runs(ctx, dir)

@@ -63,7 +63,7 @@ func shareOfField(step, ranks, rank int) *share {
 	return s
 }
 
-// rowsOf is how many of 2s rows a rank has at a step.
+// rowsOf returns how many of 2s rows a rank has at a step.
 func rowsOf(step, ranks, rank int) coordinated.Array {
 	lengths := make([]int, ranks)
 	for i := range 2 * step {
@@ -80,7 +80,7 @@ func rowsOf(step, ranks, rank int) coordinated.Array {
 	return a
 }
 
-// partsOf is how many particles a rank has at a step: none at some, many at one.
+// partsOf returns how many particles a rank has at a step: none at some, many at one.
 func partsOf(step, ranks, rank int) int {
 	if (rank+step)%ranks == 0 {
 		return 100 * step % 700
@@ -222,7 +222,7 @@ func (p *adaptive) fill(world *mpiwrap.Comm, step int, dev *gpustate.Device, q *
 	return q.Write(p.buf, 0, bytesOf(p.field))
 }
 
-// numberAt is what an element of array i holds at a step.
+// numberAt returns what an element of array i holds at a step.
 func numberAt[T float64 | int16 | complex64](i int, point []int64, step int) (v T) {
 	x := int16(value(i, point, step))
 	switch p := any(&v).(type) {
@@ -236,7 +236,7 @@ func numberAt[T float64 | int16 | complex64](i int, point []int64, step int) (v 
 	return v
 }
 
-// elements is the memory of an array at a step; what is no element of it is 0.
+// elements returns the memory of an array at a step; what is no element of it is 0.
 func elements[T float64 | int16 | complex64](s *share, i, step int) []T {
 	mem := make([]T, s.array.Len())
 	s.each(func(point []int64, at int) { mem[at] = numberAt[T](i, point, step) })

@@ -110,12 +110,12 @@ func (s restartSite) options() coordinated.Options {
 		OnLost: func(*coordinated.LostError) {}}
 }
 
-// worst is what holdfast verify --complete finds.
+// worst returns what holdfast verify --complete finds.
 func (s restartSite) worst(ctx context.Context) (checkpoints.Kind, error) {
 	return worstOf(ctx, s.dirs())
 }
 
-// worstOf is that of any directories.
+// worstOf returns the worst of any directories.
 func worstOf(ctx context.Context, dirs []string) (checkpoints.Kind, error) {
 	v, err := checkpoints.Inspect(ctx, dirs...)
 	if err != nil {
@@ -232,7 +232,7 @@ func listing(base string) (out []string) {
 	return out
 }
 
-// newestOf is the number of the newest epoch that a job has.
+// newestOf returns the number of the newest epoch that a job has.
 func newestOf(t *testing.T, s restartSite) storage.Epoch {
 	t.Helper()
 	v, err := checkpoints.Inspect(context.Background(), s.dirs()...)

@@ -56,7 +56,7 @@ func UntilTaken(ctx context.Context, ck *coordinated.Checkpointer) error {
 	return nil
 }
 
-// Supervised is a supervisor and the options of a job that it has started.
+// Supervised returns a supervisor and the options of a job that it has started.
 func Supervised(t *testing.T) (*job.Supervisor, coordinated.Options) {
 	t.Helper()
 	s, err := job.Supervise("127.0.0.1")

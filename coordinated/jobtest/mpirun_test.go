@@ -149,7 +149,7 @@ func TestChangingUnderMPI(t *testing.T) {
 // quietly begins the value of elasticEnv where the program is one with something under way at its Points.
 const quietly = "quietly "
 
-// quietRank is a rank of it, under an MPI.
+// quietRank returns a rank of it, under an MPI.
 func quietRank(what string) int {
 	p := &halves{askAt: 3, final: true}
 	opt := coordinated.Options{Job: "test", Elastic: true, Quiet: time.Hour, CutTimeout: 24 * time.Hour}

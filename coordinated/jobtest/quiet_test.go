@@ -225,7 +225,7 @@ func committedEpochs(t *testing.T, opt *coordinated.Options) []checkpoints.Epoch
 	return slices.DeleteFunc(list, func(info checkpoints.EpochInfo) bool { return !info.Committed })
 }
 
-// counts is why other numbers of ranks cannot restore an epoch; its text is empty if they can.
+// counts returns why other numbers of ranks cannot restore an epoch; its text is empty if they can.
 func counts(t *testing.T, opt *coordinated.Options, e storage.Epoch) string {
 	t.Helper()
 	list := committedEpochs(t, opt)

@@ -50,7 +50,7 @@ func alone(opt coordinated.Options) placing {
 	}
 }
 
-// smallRank is one rank of it.
+// smallRank returns one rank of it.
 func smallRank(opt coordinated.Options, world *mpiwrap.Comm, rows, step int) (got int, err error) {
 	opt.Elastic, opt.OnLost, opt.Logger = true, func(*coordinated.LostError) {}, slog.New(slog.DiscardHandler)
 	ctx, ranks := context.Background(), world.Size()

@@ -58,7 +58,7 @@ func (c *cluster) on(nodes []int, run func(coordinated.Options) func(*mpiwrap.Co
 	}
 }
 
-// onNode is the context of a rank, whose directory is that of a node unless there is only one.
+// onNode returns the context of a rank, whose directory is that of a node unless there is only one.
 func onNode(ctx context.Context, opt coordinated.Options, cuts layout.Cuts) context.Context {
 	node := filepath.Base(opt.Local)
 	if node == "local" {
@@ -76,7 +76,7 @@ func (c *cluster) everywhere(run func(coordinated.Options) func(*mpiwrap.Comm) e
 	return c.on(all, run)
 }
 
-// dirs are those of all levels, on all nodes.
+// dirs returns the dirs of all levels, on all nodes.
 func (c *cluster) dirs() (out []string) {
 	level, _, _ := strings.Cut(c.redundancy, ":")
 	for n := range c.nodes {
@@ -90,7 +90,7 @@ func (c *cluster) dirs() (out []string) {
 	return out
 }
 
-// worst is what holdfast verify --complete finds.
+// worst returns what holdfast verify --complete finds.
 func (c *cluster) worst(ctx context.Context) (checkpoints.Kind, error) {
 	return worstOf(ctx, c.dirs())
 }

@@ -66,7 +66,7 @@ var divisions = []division{
 	}, nil, nil},
 }
 
-// gridOf is a grid of two dimensions.
+// gridOf returns a grid of two dimensions.
 func gridOf(ranks int) []int {
 	for p := 2; p*p <= ranks; p++ {
 		if ranks%p == 0 {
@@ -78,7 +78,7 @@ func gridOf(ranks int) []int {
 
 func gridOf4(ranks int) []int { return append(append([]int{1}, gridOf(ranks)...), 1) }
 
-// value is what the element at a place of array i holds after some steps: that of the program of one rank.
+// value returns what the element at a place of array i holds after some steps: that of the program of one rank.
 func value(i int, point []int64, step int) float64 {
 	v := float64(i*1000 + step*7)
 	for _, x := range point {

@@ -21,7 +21,7 @@ type Ring struct {
 	Cuts         atomic.Int64
 }
 
-// Run is the program of a rank.
+// Run returns the program of a rank.
 func (p *Ring) Run(opt coordinated.Options) func(*mpiwrap.Comm) error {
 	return func(world *mpiwrap.Comm) error { return p.RunUnder(context.Background(), world, opt) }
 }
@@ -46,7 +46,7 @@ func (p *Ring) RunUnder(ctx context.Context, world *mpiwrap.Comm, opt coordinate
 	return errors.Join(err, ck.Close())
 }
 
-// Body is what it does from Protect on.
+// Body is the program from Protect on.
 func (p *Ring) Body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Checkpointer,
 	opt coordinated.Options) error {
 	n, me := world.Size(), world.Rank()

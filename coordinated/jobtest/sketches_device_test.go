@@ -207,7 +207,7 @@ func (p *process) deviceEnd() error {
 	return err
 }
 
-// deviceSketches are the shapes whose arrays lie on devices.
+// deviceSketches returns the shapes whose arrays lie on devices.
 func deviceSketches(kind string, sel gpustate.Select, rng *rand.Rand) []*sketch {
 	steps, ranks := 2+int64(rng.IntN(4)), 2+rng.IntN(2)
 	n := []int{fieldLen, 40}[rng.IntN(2)]

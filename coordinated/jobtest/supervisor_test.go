@@ -77,7 +77,7 @@ func follow(s *job.Supervisor, within time.Duration) (first, last job.Report, er
 	}
 }
 
-// supervised is a supervisor and the options of a job that it has started.
+// supervised returns a supervisor and the options of a job that it has started.
 func supervised(t *testing.T) (*job.Supervisor, coordinated.Options) {
 	t.Helper()
 	s, err := job.Supervise("127.0.0.1")
@@ -124,7 +124,7 @@ func TestSupervised(t *testing.T) {
 	}
 }
 
-// inside is a context under which a Checkpointer shows its parts.
+// inside returns a context under which a Checkpointer shows its parts.
 func inside(ctx context.Context, parts *connect.Inside) context.Context {
 	return connect.WithSeam(ctx, connect.Seam{Opened: func(p connect.Inside) { *parts = p }})
 }

@@ -29,8 +29,8 @@ type Job struct {
 }
 
 // Ranks that can never go on count as deadlocked when nothing has moved for a time: quick if no message of the job is
-// in flight, else the patience of New, and pollersWait times as long if one of them polls, as it may compute between
-// the polls.
+// in flight, else the patience of New. If one of them polls, the time is pollersWait times as long, as it may compute
+// between the polls.
 const (
 	quick       = 2 * time.Second
 	pollersWait = 10
@@ -155,7 +155,7 @@ func (j *Job) Status() *job.Status {
 	return st
 }
 
-// Ranks are all ranks, for holdfast status.
+// Ranks returns all ranks, for holdfast status.
 func (j *Job) Ranks() (out []job.RankStatus) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

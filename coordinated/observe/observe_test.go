@@ -32,7 +32,7 @@ func (p *page) Answered() (uint64, map[string]uint64, bool) {
 	return uint64(2 * p.asked), p.met, p.asked > 0
 }
 
-// receives is a call that waits for a message of a rank.
+// receives returns a call that waits for a message of a rank.
 func receives(from int) endpoint.Activity {
 	return endpoint.Activity{Seq: 1, Blocked: true, Op: "MPI_Recv", Comm: "world",
 		Waits: []endpoint.Wait{{Comm: "world", Source: from, Tag: 7}}}

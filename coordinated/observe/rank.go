@@ -22,7 +22,7 @@ type Rank struct {
 
 	Refused  map[string]uint64 // calls that no checkpoint can keep, and how often the program has made them
 	Moments  uint64            // at which the program was asked for the obstacles to a checkpoint
-	Bad      uint64            // of those, at which it would have been refused
+	Bad      uint64            // number of those looks at which a checkpoint would have been refused
 	Met      map[string]uint64 // the obstacles, and the number of moments with each
 	Receives uint64            // most that were pending at one moment
 }

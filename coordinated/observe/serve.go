@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// Answers are what commands get that ask for a directory.
+// Answers are the replies to commands that ask for a directory.
 type Answers struct {
 	Job     string
 	Request func(ctx context.Context, stop, wait bool) error // ctx ends with the service

@@ -22,7 +22,7 @@ type Summary struct {
 	Looks    uint64  `json:"looks"`
 	InFlight float64 `json:"in_flight_mean"`
 	Most     uint64  `json:"in_flight_most"`
-	// What a checkpoint would have been refused for, at the moments at which a rank was asked.
+	// The reasons for which a checkpoint would have been refused, at the moments at which a rank was asked.
 	Moments  uint64 `json:"moments"`
 	Bad      uint64 `json:"moments_refused"`
 	Pending  []Met  `json:"pending,omitempty"`
@@ -69,7 +69,7 @@ func list(of map[string]uint64) (out []Met) {
 	return out
 }
 
-// String is the summary in lines.
+// String returns the summary in lines.
 func (s Summary) String() string {
 	var b strings.Builder
 	if s.Watched == 0 {

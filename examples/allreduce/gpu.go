@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// gpu is a device with what it computes on: x is the same on all of them.
+// gpu is a device with its data: x is the same on all of them.
 type gpu struct {
 	dev   *gpustate.Device
 	queue *gpustate.Queue

@@ -23,7 +23,7 @@ func main() {
 	flag.Parse()
 	ctx := context.Background()
 	world := must(mpiwrap.Init(mpiwrap.Options{}))
-	dev := must(gpustate.Open(gpustate.SelectFromEnv())) // CUDA, an OpenCL GPU or CPU, what there is
+	dev := must(gpustate.Open(gpustate.SelectFromEnv())) // CUDA, an OpenCL GPU or CPU, the first that there is
 	ck := must(coordinated.Open(ctx, world, coordinated.FromEnv()))
 	step, numbers := 0, make([]uint32, 1<<16)
 	queue := must(dev.Queue("main"))                      // got or made: the same lines on a restart

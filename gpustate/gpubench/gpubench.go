@@ -10,7 +10,7 @@ import (
 )
 
 type (
-	// Device is what a driver has opened.
+	// Device is a device of a driver.
 	Device = driver.Device
 	// PeerCopier is a Device that copies from another.
 	PeerCopier = driver.PeerCopier
@@ -24,7 +24,7 @@ type (
 	QueueDesc = driver.QueueDesc
 	// MemDesc says which memory is made.
 	MemDesc = driver.MemDesc
-	// ProgramDesc says what is built.
+	// ProgramDesc describes the program to build.
 	ProgramDesc = driver.ProgramDesc
 	// Grid says how many work items are started.
 	Grid = driver.Grid

@@ -30,19 +30,17 @@ type Order struct {
 	Why    string
 }
 
-// Window is the policy of VOCL (Xiao et al., "Transparent Accelerator Migration
-// in a Virtualized GPU Environment", CCGrid 2012): when the numbers of unfinished
-// commands of two devices differ by more than half the window N, a program moves
-// from the fuller to the emptier one.
+// Window is the policy of VOCL (Xiao et al., "Transparent Accelerator Migration in a Virtualized GPU Environment",
+// CCGrid 2012). When the numbers of unfinished commands of two devices differ by more than half the window N, a program
+// moves from the fuller to the emptier one.
 //
-// Against ping-pong it adds: the difference must last for Confirm decisions, a
-// program must leave its device less loaded than it makes the other one, and one
-// that has moved stays for 10 s.
+// Three rules against ping-pong are added. The difference must last for Confirm decisions. A move must leave the new
+// device less loaded than the old one was. A program that has moved stays for 10 s.
 type Window struct {
 	// N is the window: the bound of unfinished commands of a queue. 0 is
 	// gpustate.DefaultWindow.
 	N int
-	// Confirm is how many decisions in a row must agree. 0 is 2.
+	// Confirm is the number of decisions in a row that must agree. 0 means 2.
 	Confirm int
 
 	agreed map[string]int       // by pair of devices
@@ -56,7 +54,7 @@ func (l *Load) key() string { return fmt.Sprintf("%s device %d", l.Server, l.Dev
 
 func (c *ClientStatus) key() string { return fmt.Sprintf("%s %d %s", c.Host, c.PID, c.Label) }
 
-// Decide orders at most one move: what it changes is seen before the next one.
+// Decide orders at most one move: its effect is seen before the next one.
 func (w *Window) Decide(now time.Time, loads []Load) []Order {
 	if w.agreed == nil {
 		w.agreed, w.pinned = map[string]int{}, map[string]time.Time{}
@@ -115,7 +113,7 @@ func (w *Window) propose(now time.Time, loads []Load) (*proposal, string) {
 	return nil, ""
 }
 
-// candidate is the program whose move evens two devices best: one that brings
+// candidate returns the program whose move evens two devices best: one that brings
 // less to the other device than the difference is, and whose memory fits there.
 func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientStatus {
 	var best *ClientStatus

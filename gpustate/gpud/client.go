@@ -98,14 +98,14 @@ func (cl *client) Moved(m wire.Moved) {
 	}
 }
 
-// present are the clients that have a device and have not gone, by number.
+// present returns the clients that have a device and have not gone, by number.
 func (s *Server) present() []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(s.listLocked(), (*client).departed)
 }
 
-// listLocked are the clients that have a device, by number; mu is held.
+// listLocked returns the clients that have a device, by number; mu is held.
 func (s *Server) listLocked() (list []*client) {
 	for _, cl := range s.clients {
 		if cl.isOpen {

@@ -3,17 +3,15 @@
 //
 // # Terms
 //
-// A client is one device that a program has opened. Its session is what serves it: one
-// connection, one context of the API, one set of objects. An admin is a connection with questions and
-// orders: what `holdfast migrate` and `holdfast balance` are. Orders take a key of
-// their own, which clients need not know.
+// A client is one device that a program has opened. Its session serves it: one connection, one context of the API, one
+// set of objects. An admin is a connection with questions and orders, such as `holdfast migrate` and `holdfast
+// balance`. Orders take a key of their own, which clients need not know.
 //
-// A worker is a process with one session. The server listens, does the handshake, and
-// hands the connection over; it reads what the worker counts, the client's usage, in
-// memory that both map, and passes orders on.
+// A worker is a process with one session. The server listens, does the handshake, and hands the connection over. It
+// reads the worker's counts of the client's usage in memory that both map, and passes orders on.
 //
-// The root package is the server: who comes, who stays, who moves. What a session does
-// is in internal/session, how its process is kept apart in internal/worker.
+// The root package is the server: it admits, keeps and moves clients. Sessions are in internal/session, the confinement
+// of their processes in internal/worker.
 //
 // # Promises
 //
@@ -22,10 +20,8 @@
 // worker ends with its client, with its server, and some seconds after either if
 // it is stopped or in a kernel without end.
 //
-// A connection proves that it knows the key before anything of it is parsed.
-// Every number a client sends is checked before a driver sees it. What one client
-// makes the server hold is bounded: its memory quota on the device, a fixed number
-// of slots in host memory, and a window of commands. When a client goes, whatever
-// the reason, all its objects go. Options.Timeout says when a client is dropped that
-// does not read what it is sent, or whose host is gone.
+// A connection proves that it knows the key before anything of it is parsed. Every number a client sends is checked
+// before a driver sees it. The resources of one client are bounded: its memory quota on the device, a fixed number of
+// slots in host memory, and a window of commands. When a client goes, whatever the reason, all its objects go.
+// Options.Timeout is the time after which a client is dropped that does not read its messages, or whose host is gone.
 package gpud

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// hostile is a server that knows the key, opens a device, and answers the first
+// hostile returns a server that knows the key, opens a device, and answers the first
 // request after it with what answer gives; then it hangs up, unless it stays.
 func hostile(t *testing.T, key string, welcome wire.Message, stays bool, answer func(req uint64) []byte) string {
 	t.Helper()

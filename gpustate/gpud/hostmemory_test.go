@@ -50,7 +50,7 @@ func (p *place) regions(t testing.TB, bytes int) int {
 	return len(files)
 }
 
-// held is a kernel that waits for the gate, on the buffer of c.
+// held returns a kernel that waits for the gate, on the buffer of c.
 func (c *counter) held(t *testing.T) *gpustate.Kernel {
 	t.Helper()
 	p := must(c.d.Program("p", gpustate.Sources{OpenCL: "count gated"}, ""))(t)
@@ -373,7 +373,7 @@ func TestUnshareInFlight(t *testing.T) {
 	p.quiet(t)
 }
 
-// rawUnix is a client that speaks the protocol by hand, through rings.
+// rawUnix returns a client that speaks the protocol by hand, through rings.
 func rawUnix(t *testing.T, p *place, key wire.Key) (out *wire.Sender, in *bufio.Reader, hangUp func(), token []byte) {
 	t.Helper()
 	c := must(wire.Dial(t.Context(), p.addr, key, wire.ForDevice))(t).(*net.UnixConn)

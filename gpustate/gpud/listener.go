@@ -51,7 +51,7 @@ func (s *Server) listen(addr string) error {
 func ofInterface(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return address // Listen reports what is wrong with it
+		return address // Listen reports its faults
 	}
 	i, err := net.InterfaceByName(host)
 	if err != nil {
@@ -64,7 +64,7 @@ func ofInterface(address string) string {
 	return address
 }
 
-// preferred is the first IPv4 address, otherwise the first IPv6 address that is
+// preferred returns the first IPv4 address, otherwise the first IPv6 address that is
 // not good on one link only; nil if there is none.
 func preferred(addrs []net.Addr) (ip net.IP) {
 	for _, a := range addrs {
@@ -80,8 +80,8 @@ func preferred(addrs []net.Addr) (ip net.IP) {
 	return ip
 }
 
-// SocketDir makes the directory of a socket in a place where everybody can make files,
-// or looks at one that is there: it is this user's, and no other user can enter it.
+// SocketDir makes the directory of a socket in a place where everybody can make files, or checks an existing one: this
+// user owns it, and no other user can enter it.
 func SocketDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("gpud: %w", err)
@@ -107,7 +107,7 @@ func SocketDir(dir string) error {
 func clearSocket(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil // Listen reports what is wrong with the path
+		return nil // Listen reports the path's faults
 	}
 	if info.Mode().Type() != os.ModeSocket {
 		return fmt.Errorf("gpud: %s exists and is not a socket", path)
@@ -151,7 +151,7 @@ func (s *Server) accept(l net.Listener) {
 // oldest one of the host that has most there is dropped: connections without the key keep out
 // one another, not clients.
 type unauthenticated struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	most   int
 	order  []*waiting // oldest first
 	byHost map[string]int

@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Options say what to serve, where and how. Listen, KeyFile and Worker are required.
+// Options name the devices to serve, the address, and the limits of clients. Listen, KeyFile and Worker are required.
 type Options struct {
 	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
 	Listen []string
-	// KeyFile holds the key that clients prove. MoveKeyFile of it holds another one, which DialAdmin
-	// proves: it moves programs. The server makes what is not there.
+	// KeyFile holds the key that clients prove. MoveKeyFile of it holds another one, which DialAdmin proves: it moves
+	// programs. The server makes directories and files that are missing.
 	KeyFile string
 	// Worker is the command line of a program that calls RunWorker. The server
 	// starts it for each client, so that no client's kernel can harm another
@@ -33,15 +33,14 @@ type Options struct {
 	Quota int64
 	// MaxClients bounds the clients at a time; 0 is 256.
 	MaxClients int
-	// Timeout is the time after which a client is dropped whose host acknowledges nothing, that
-	// does not read what it is sent, or that says nothing although its host is there: its program
-	// is stopped. Waiting for a long command is no silence. 0 is 15 s for a host, 30 s for a
-	// client that does not read, and no end for one that is stopped, perhaps by a debugger.
+	// Timeout is the time after which a client is dropped: its host acknowledges nothing, it does not read its
+	// messages, or it sends nothing although its host is there, since its program is stopped. Waiting for a long
+	// command is no silence. 0 is 15 s for a host, 30 s for a client that does not read, and no end for one that is
+	// stopped, perhaps by a debugger.
 	Timeout time.Duration
-	// Unconfined lets workers reach all that this user can: files, processes, sockets.
-	// Without it they reach devices, libraries and caches of compilers, as far as the
-	// kernel knows Landlock; they have no privileges, and an environment without what
-	// drivers do not read.
+	// Unconfined lets workers reach all that this user can: files, processes, sockets. Without it they reach devices,
+	// libraries and caches of compilers, as far as the kernel knows Landlock; they have no privileges, and only the
+	// variables that drivers read.
 	Unconfined bool
 	// WorkerDirs are directories that workers may use beyond that.
 	WorkerDirs []string
@@ -54,7 +53,7 @@ type Options struct {
 	TrustSources bool
 	// Peers are the servers that programs move to when this one is evacuated.
 	Peers []string
-	// Logger gets what happens; nil: nothing.
+	// Logger gets the events of the server; nil: no log.
 	Logger *slog.Logger
 
 	patience, silence, frozen time.Duration // of clients that do not read, of their hosts, of those that are stopped
@@ -95,7 +94,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// MoveKeyFile is the default file of the key for moving programs: next to the key for
+// MoveKeyFile returns the default file of the key for moving programs: next to the key for
 // using devices, gpud-move.key for gpud.key.
 func MoveKeyFile(keyFile string) string {
 	ext := filepath.Ext(keyFile)
@@ -119,13 +118,11 @@ func ensureKeys(opt *Options) (keys wire.Keys, err error) {
 	return keys, nil
 }
 
-// RunWorker serves the one client that the server which started this process
-// hands over, and returns when it has gone; the process then has to end. See
-// Options.Worker. What it has to report goes to standard error.
+// RunWorker serves the one client that the server which started this process hands over, and returns when it has gone;
+// the process then has to end. See Options.Worker. It reports to standard error.
 //
-// It begins by giving up what a worker does not need, see Options.Unconfined: the
-// process starts its own program again, with the same arguments. Call RunWorker before
-// anything else.
+// First it gives up the rights that a worker does not need (see Options.Unconfined): the process starts its own program
+// again, with the same arguments. Call RunWorker before anything else.
 //
 // Signals that ask a process to end, or gpud to evacuate, do nothing here: the
 // server decides. When the server dies the process ends at once.

@@ -125,7 +125,7 @@ func (s *Server) discover() error {
 	return nil
 }
 
-// Addrs are the addresses that the server listens at, with the ports that it got.
+// Addrs returns the addresses that the server listens at, with the ports that it got.
 func (s *Server) Addrs() []string { return slices.Clone(s.listening) }
 
 // Devices returns the devices that the server offers.

@@ -235,7 +235,7 @@ func TestLostSince(t *testing.T) {
 	_ = c.d.Close()
 }
 
-// raw is a client that speaks the protocol by hand.
+// raw returns a client that speaks the protocol by hand.
 func raw(t *testing.T, p *place) net.Conn {
 	t.Helper()
 	k := must(wire.ReadKey(p.sel.KeyFile))(t)

@@ -55,7 +55,7 @@ type Counts struct {
 	Moved             int64 `json:"moved"`              // programs that moved to other devices
 }
 
-// status is the state of the server now.
+// status returns the state of the server now.
 func (s *Server) status() Status {
 	c := &s.counts
 	st := Status{Server: s.service.Name, Addrs: s.listening, Quota: s.service.Quota,

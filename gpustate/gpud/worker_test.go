@@ -156,7 +156,7 @@ func TestWildKernelPoCL(t *testing.T) {
 	noWorkersLeft(t)
 }
 
-// pids are the processes of workers.
+// pids returns the processes of workers.
 func (p *place) pids() (list []int) {
 	for _, l := range p.backends() {
 		list = append(list, l.PID())

@@ -70,10 +70,10 @@ func serveWith(t testing.TB, o Options, around string) *place {
 	return p
 }
 
-// unfinished is the number of commands on the first device.
+// unfinished returns the number of commands on the first device.
 func (p *place) unfinished() int64 { return p.status().Devices[0].Unfinished }
 
-// clients is the number of clients of all devices.
+// clients returns the number of clients of all devices.
 func (p *place) clients() (n int64) {
 	for _, d := range p.status().Devices {
 		n += d.Clients
@@ -81,7 +81,7 @@ func (p *place) clients() (n int64) {
 	return n
 }
 
-// list are the clients that have a device, by number.
+// list returns the clients that have a device, by number.
 func (p *place) list() []*client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (c *counter) fault(t testing.TB, of byte, n int) {
 	ok(t, k.Release())
 }
 
-// fakes is the library of fake devices of this process.
+// fakes returns the library of fake devices of this process.
 func fakes() (at int, lib *fake.Library) {
 	for i, d := range drivers.All {
 		if l, ok := d.(*fake.Library); ok {

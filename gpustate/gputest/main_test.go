@@ -107,7 +107,7 @@ func play(role string) error {
 	return fmt.Errorf("unknown role %q", role)
 }
 
-// current is the platform that this process was started for.
+// current returns the platform that this process was started for.
 func current() (Platform, error) {
 	dir := os.Getenv(dirEnv)
 	list, err := Platforms(dir)
@@ -122,7 +122,7 @@ func current() (Platform, error) {
 	return Platform{}, fmt.Errorf("unknown platform %q", os.Getenv(platformEnv))
 }
 
-// child is this binary in a role on a platform.
+// child returns this binary in a role on a platform.
 func child(t *testing.T, p Platform, dir, role, file string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -145,7 +145,7 @@ func child(t *testing.T, p Platform, dir, role, file string, args ...string) *ex
 	return c
 }
 
-// remotes are the remote forms of platforms, with their servers started. They
+// remotes returns the remote forms of platforms, with their servers started. They
 // end with the test.
 func remotes(t *testing.T, dir string, list []Platform) []Platform {
 	t.Helper()

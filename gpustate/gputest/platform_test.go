@@ -94,7 +94,7 @@ func Remote(dir string, list []Platform) []Platform {
 	return far
 }
 
-// addrFile is where a server behind TCP leaves its address.
+// addrFile returns where a server behind TCP leaves its address.
 func addrFile(dir string, p Platform) string {
 	return filepath.Join(dir, strings.ReplaceAll(p.Name, ":", "-")+".addr")
 }
@@ -175,7 +175,7 @@ func writeAndKill(t *testing.T, p Platform, dir, file string) {
 	}
 }
 
-// table is the result for people.
+// table returns the result for people.
 func table(platforms []Platform, results map[string]map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-20s", "captured \\ restored")

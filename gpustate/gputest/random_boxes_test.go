@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// someFloats are n bytes of small whole numbers.
+// someFloats returns n bytes of small whole numbers.
 func (m *model) someFloats(n int) []byte {
 	b := make([]byte, n)
 	for i := range n / 4 {

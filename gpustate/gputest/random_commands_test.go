@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// anyQueue is a queue and the events that a command on it waits for, so that it comes
+// anyQueue returns a queue and the events that a command on it waits for, so that it comes
 // after the commands before it on the same objects: none for those of the same in-order
 // queue.
 func (m *model) anyQueue(of ...*memory) (*queue, []*gpustate.Event) {
@@ -16,7 +16,7 @@ func (m *model) anyQueue(of ...*memory) (*queue, []*gpustate.Event) {
 	return q, q.after(of...)
 }
 
-// after are the events that a command of the queue on objects waits for.
+// after returns the events that a command of the queue on objects waits for.
 func (q *queue) after(of ...*memory) (after []*gpustate.Event) {
 	for _, x := range of {
 		if b := x.base(); b.last != nil && (b.lastQ != q || q.opt.OutOfOrder && !b.fenced) {
@@ -34,7 +34,7 @@ func issued(q *queue, e *gpustate.Event, of ...*memory) {
 	}
 }
 
-// linears are the objects that kernels and copies take.
+// linears returns the objects that kernels and copies take.
 func (m *model) linears() []*memory {
 	var list []*memory
 	for _, x := range find[*memory](m) {
@@ -175,7 +175,7 @@ func (m *model) run(k *gpustate.Kernel, a axpyArgs) {
 	}
 }
 
-// workItems is how many work-items a launch for n elements has: on OpenCL the next power of two, of which the
+// workItems returns how many work-items a launch for n elements has: on OpenCL the next power of two, of which the
 // kernel leaves out those that have no element. PoCL takes small launches as one work-group, compiles the kernel
 // again for each size of one, and gives all of them when it is asked for the program's binary.
 func (m *model) workItems(n int32) int {

@@ -40,7 +40,7 @@ const (
 	kindImage
 )
 
-// base is the object that has the bytes.
+// base returns the object that has the bytes.
 func (x *memory) base() *memory {
 	if x.parent != nil {
 		return x.parent
@@ -93,7 +93,7 @@ func (p *program) make(m *model) (err error) {
 
 func (p *program) release() error { return p.p.Release() }
 
-// program is the suite's, told from others by a comment; some have binary forms too,
+// program returns the suite's, told from others by a comment; some have binary forms too,
 // which no device loads, so that it takes the source.
 func (m *model) program(name string) *program {
 	p := &program{src: Sources}

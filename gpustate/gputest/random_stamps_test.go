@@ -104,7 +104,7 @@ func (m *model) addStamp() {
 	m.add(s)
 }
 
-// forms are those that a stamp can have on the platform.
+// forms returns those that a stamp can have on the platform.
 func (m *model) forms(n uint32) []form {
 	note := fmt.Sprintf("// stamp number %d global ticks 4\n", n) // for the fake
 	switch m.b.sel.Kind {
@@ -122,7 +122,7 @@ func (m *model) forms(n uint32) []form {
 		binaryForms(src, func(s *gpustate.Sources, b []byte) { s.IL = b }, image, true)...)
 }
 
-// binaryForms are a source, with a binary form, with one that is of no use, and the binary
+// binaryForms returns a source, with a binary form, with one that is of no use, and the binary
 // alone where devices load it.
 func binaryForms(src gpustate.Sources, give func(*gpustate.Sources, []byte), image []byte, loads bool) []form {
 	list := []form{{name: "source", src: src, loads: true}}
@@ -182,7 +182,7 @@ func ptxStamp(v uint32) []byte {
 `, v)
 }
 
-// spirvStamp is a module with the kernel stamp, with a variable in global memory if that
+// spirvStamp returns a module with the kernel stamp, with a variable in global memory if that
 // is asked for.
 func spirvStamp(v uint32, variable bool) []byte {
 	const void, integer, pointer, function, value, kernel, out, label, kept, bound = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10

@@ -216,7 +216,7 @@ func find[T object](m *model) []T {
 
 func pick[T any](m *model, list []T) T { return list[m.r.IntN(len(list))] }
 
-// label is a name of its own, or none.
+// label returns a name of its own, or none.
 func (m *model) label() string {
 	if m.r.IntN(3) > 0 {
 		return ""

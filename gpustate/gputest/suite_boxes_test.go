@@ -306,7 +306,7 @@ func shares(t *testing.T, b *bench) {
 	b.want(err, gpustate.ErrReleased)
 }
 
-// placed is a random box within n bytes.
+// placed returns a random box within n bytes.
 func placed(rng *rand.Rand, n int) gpustate.Placed {
 	size := gpustate.Box{1 + rng.IntN(300), 1 + rng.IntN(30), 1 + rng.IntN(5)}
 	row := size[0] + rng.IntN(2)*rng.IntN(100)

@@ -12,7 +12,7 @@ import (
 // Process is a child that Start has started.
 type Process struct {
 	Cmd   *exec.Cmd
-	Ended <-chan struct{} // closed when it has ended and what it wrote has been passed on
+	Ended <-chan struct{} // closed when it has ended and its output has been passed on
 	err   error           // set before Ended is closed
 }
 
@@ -66,7 +66,7 @@ func (p *Process) Code() int {
 // Signal sends s to the child and to all processes of its group, which may be there after its end.
 func (p *Process) Signal(s syscall.Signal) { _ = syscall.Kill(-p.PID(), s) } // a group that is empty is as good
 
-// End asks the group to end, kills what is left of it, and waits for the child for up to patience after each.
+// End asks the group to end, kills the rest, and waits for the child for up to patience after each.
 func (p *Process) End(patience time.Duration) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		p.Signal(s)

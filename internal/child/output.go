@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Lines takes what a child writes. It passes the bytes on to To, unless that is nil, and each line to Each. It never
+// Lines takes a child's output. It passes the bytes on to To, unless that is nil, and each line to Each. It never
 // fails: a child continues when the disk of its log is full, and must not find its pipe closed because of that.
 type Lines struct {
 	To   io.Writer
@@ -34,8 +34,7 @@ func (l *Lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Capped passes the first Left bytes of what a child writes on to To, and then More. It drops the rest, and never
-// fails.
+// Capped passes the first Left bytes of a child's output on to To, and then More. It drops the rest, and never fails.
 type Capped struct {
 	To   io.Writer
 	Left int

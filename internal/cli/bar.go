@@ -35,7 +35,7 @@ func ShowBar(cmd *cobra.Command, what string, total int64, done func() int64) (s
 	return Redraw(w, func() string { return what + " " + progress(done(), total, time.Since(begun)) })
 }
 
-// progress is how far something is after a time: the share, the amounts, the rate and how long the rest takes.
+// progress returns how far something is after a time: the share, the amounts, the rate and how long the rest takes.
 func progress(done, total int64, took time.Duration) string {
 	speed := units.Bytes(int64(float64(done)/max(took.Seconds(), 1e-3))) + "/s"
 	if total <= 0 {
@@ -75,7 +75,7 @@ func Redraw(w io.Writer, line func() string) (stop func()) {
 	})
 }
 
-// AgeText writes a duration for people who watch.
+// AgeText writes a duration for people.
 func AgeText(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	switch {

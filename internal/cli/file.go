@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile makes a file of what fill writes. It gets its name when it is complete and on the disk, and replaces one
-// that is there only by force. A device or a pipe is written to as it is.
+// WriteFile makes a file with the output of fill. It gets its name when it is complete and on the disk, and replaces
+// one that is there only by force. A device or a pipe is written to as it is.
 func WriteFile(name string, force bool, fill func(f *os.File) error) (err error) {
 	exists := fmt.Errorf("%s exists: remove it, or use --force", name)
 	if _, serr := os.Lstat(name); serr == nil && !force {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// AddPages adds the pages of a command and of those below it. More is what that of the uppermost has besides.
+// AddPages adds the pages of a command and of those below it. More is the further text of the uppermost page.
 func AddPages(pages map[string]string, c *cobra.Command, more func(*Page)) {
 	pages["man1/"+pageName(c)+".1"] = commandPage(c, more)
 	for _, sub := range c.Commands() {
@@ -57,7 +57,7 @@ func (p *Page) Section(name string) { fmt.Fprintf(p, ".SH %s\n", name) }
 // Text writes lines that are roff already.
 func (p *Page) Text(lines string) { fmt.Fprintln(p, lines) }
 
-// Entry writes an item of a list and what is said of it.
+// Entry writes an item of a list and its description.
 func (p *Page) Entry(item, text string) { fmt.Fprintf(p, ".TP\n%s\n%s\n", item, Roff(text)) }
 
 // Roff has a text as it is.
@@ -72,7 +72,7 @@ func Roff(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Bold is a text in bold letters.
+// Bold returns a text in bold letters.
 func Bold(text string) string { return `\fB` + Roff(text) + `\fR` }
 
 // Paragraphs writes the help of a command. Indented lines stay as they are, but for lists.

@@ -1,5 +1,5 @@
-// Package cli is what the commands of this module have in common: exit codes, errors in one form, flags that are
-// checked, tables and files, bars on a terminal, and manual pages.
+// Package cli has the common parts of this module's commands: exit codes, errors in one form, flags that are checked,
+// tables and files, bars on a terminal, and manual pages.
 package cli
 
 import (
@@ -25,10 +25,10 @@ const (
 	NoLook = 2 // could not look: bad arguments, no such directory, I/O error
 )
 
-// ErrBad ends a verb with Bad after it has said on stdout what is bad.
+// ErrBad ends a verb with Bad after it has reported the faults on stdout.
 var ErrBad = errors.New("found something bad")
 
-// ErrFailed ends a verb with NoLook after it has said on stdout what failed.
+// ErrFailed ends a verb with NoLook after it has reported the failure on stdout.
 var ErrFailed = errors.New("failed")
 
 // Code is an error that says nothing but the code to end with.
@@ -45,7 +45,7 @@ func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
 		time.Sleep(sameSignal)
-		stop() // a second signal ends what the first could not
+		stop() // a second signal ends the process if the first could not
 	})
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -79,7 +79,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	case errors.Is(err, ErrFailed):
 		return NoLook
 	case ctx.Err() != nil:
-		// What fails then is what was interrupted.
+		// A failure then comes from the interruption.
 		err = errors.New("interrupted")
 	}
 	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed && f.Value.String() == "true" {
@@ -109,8 +109,7 @@ func JSONLines[T any](w io.Writer, list []T) error {
 	return nil
 }
 
-// longHelp takes -help for --help, as the applications do, at the start of the line: what
-// comes later may be a program's own.
+// longHelp takes -help for --help, as the applications do, at the start of the line: later ones may be a program's own.
 func longHelp(args []string) []string {
 	out := slices.Clone(args)
 	for i := range min(2, len(out)) {

@@ -49,5 +49,5 @@ func Ranges(ranks []int) string {
 	return strings.Join(out, ",")
 }
 
-// Dash is a cell of a table, which is never empty.
+// Dash returns a cell of a table, which is never empty.
 func Dash(s string) string { return cmp.Or(s, "-") }

@@ -1,6 +1,5 @@
-// Package codec writes and reads the fields that messages and records are made of: those of
-// GPU servers, of GPU objects, and what ranks say to each other. A reader trusts nothing:
-// lengths are bounded by the bytes there are.
+// Package codec writes and reads the fields of messages and records: of GPU servers, of GPU objects, and between ranks.
+// A reader trusts nothing: lengths are bounded by the bytes there are.
 package codec
 
 import (
@@ -57,7 +56,7 @@ func (r *Reader) Fail(what string) {
 	r.B = nil
 }
 
-// End is the first error, or one when bytes are left.
+// End returns the first error, or one when bytes are left.
 func (r *Reader) End() error {
 	if r.Err == nil && len(r.B) > 0 {
 		r.Fail(fmt.Sprintf("%d excess bytes", len(r.B)))

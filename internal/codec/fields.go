@@ -22,7 +22,7 @@ func Encode(fields func(*Fields)) []byte {
 	return f.W.B
 }
 
-// Check fails the reading of what no writer can have meant.
+// Check fails the reading of an impossible value.
 func (f *Fields) Check(ok bool, what string) {
 	if f.Reading && !ok {
 		f.R.Fail(what)
@@ -62,7 +62,7 @@ func (f *Fields) Str(list ...*string) {
 	}
 }
 
-// Bytes passes bytes. What is read shares no memory with the body.
+// Bytes passes bytes. The result shares no memory with the body.
 func (f *Fields) Bytes(list ...*[]byte) {
 	for _, v := range list {
 		if f.Reading {
@@ -73,7 +73,7 @@ func (f *Fields) Bytes(list ...*[]byte) {
 	}
 }
 
-// Alias passes bytes without a copy: what is read is part of the body.
+// Alias passes bytes without a copy: the result is part of the body.
 func (f *Fields) Alias(v *[]byte) {
 	if f.Reading {
 		*v = f.R.Bytes()
@@ -113,8 +113,7 @@ func Small[T ~int | ~uint8 | ~uint32](f *Fields, v *T, most int) {
 	}
 }
 
-// List passes a list of at most `most` items, each of at least one byte. What is read
-// goes to the memory of the list.
+// List passes a list of at most `most` items, each of at least one byte. The memory of the list is reused.
 func List[T any](f *Fields, list *[]T, most int, pass func(*T)) {
 	if !f.Reading {
 		f.W.Uint(uint64(len(*list)))

@@ -19,12 +19,12 @@ const File = "holdfast.yaml"
 type Row[T any] struct {
 	Group   string // that it belongs to, for people
 	Key     string
-	Default string // what holds when nothing is set, for people
+	Default string // the value when nothing is set, for people
 	Help    string
 	Kind[T]
 }
 
-// Key is the row of a key.
+// Key returns the row of a key.
 func Key[T any](key, normal, help string, k Kind[T]) Row[T] {
 	return Row[T]{Key: key, Default: normal, Help: help, Kind: k}
 }
@@ -37,7 +37,7 @@ func In[T any](group string, rows ...Row[T]) []Row[T] {
 	return rows
 }
 
-// Var is the variable of a key.
+// Var returns the variable of a key.
 func (r *Row[T]) Var() string { return variable(r.Key) }
 
 func variable(key string) string {
@@ -65,11 +65,11 @@ type Value struct {
 	Default string `json:"default"`         // default, for people
 	Allowed string `json:"allowed"`         // allowed values, for people
 	Help    string `json:"help"`            // one sentence about the setting
-	Error   string `json:"error,omitempty"` // what is wrong with the value
+	Error   string `json:"error,omitempty"` // the mistake in the value
 }
 
-// Read reads a file and the environment. An empty name is that of FileVar, else
-// File, which may be missing. Err has what is wrong.
+// Read reads a file and the environment. An empty name is that of FileVar, else File, which may be missing. Err has the
+// mistakes.
 func Read[T any](rows []Row[T], file string) *Config[T] {
 	c := &Config[T]{rows: rows}
 	file = cmp.Or(file, os.Getenv(FileVar))
@@ -118,9 +118,8 @@ func (c *Config[T]) takeFile(texts map[string]string) {
 	}
 }
 
-// Set sets a key to a text as a file has it; source is what people call its
-// origin, such as the name of a flag. An unknown key is an error now, a value
-// that is not allowed is one of Err.
+// Set sets a key to a text as a file has it; source names its origin for people, such as a flag. An unknown key is an
+// error now, a value that is not allowed is one of Err.
 func (c *Config[T]) Set(key, text, source string) error {
 	if !c.set(key, text, source) {
 		return fmt.Errorf("configuration: %s: %s", key, c.unknown(key))
@@ -141,12 +140,11 @@ func (c *Config[T]) set(key, text, source string) bool {
 	return true
 }
 
-// Values returns what is in force, in the order of the rows.
+// Values returns the values in force, in the order of the rows.
 func (c *Config[T]) Values() []Value { return slices.Clone(c.values) }
 
-// Err returns what is wrong: a file that cannot be read, unknown keys, values
-// that are not allowed, and last the unknown keys that are like no other. Each error
-// names the key and what it may be.
+// Err returns the mistakes: a file that cannot be read, unknown keys, values that are not allowed, and last the unknown
+// keys that are like no other. Each error names the key and the values that are allowed.
 func (c *Config[T]) Err() error {
 	errs := slices.Clone(c.errs)
 	for _, v := range c.values {
@@ -157,7 +155,7 @@ func (c *Config[T]) Err() error {
 	return errors.Join(append(errs, c.unlike...)...)
 }
 
-// Apply sets in o what is in force and allowed, in the order of the rows.
+// Apply sets the allowed values in force in o, in the order of the rows.
 func (c *Config[T]) Apply(o *T) {
 	for i, v := range c.values {
 		if v.Value != "" && v.Error == "" {

@@ -18,7 +18,7 @@ type Kind[T any] struct {
 	Set     func(o *T, text string) error
 }
 
-// Checked is a value that only set knows.
+// Checked returns a value that only set knows.
 func Checked[T any](allowed string, set func(o *T, text string) error) Kind[T] {
 	return Kind[T]{Allowed: allowed, Set: set}
 }
@@ -47,7 +47,7 @@ func Bool[T any](at func(*T) *bool) Kind[T] {
 	}}
 }
 
-// Duration is a time from 0 on, with its unit.
+// Duration returns a time from 0 on, with its unit.
 func Duration[T any](at func(*T) *time.Duration) Kind[T] {
 	return Kind[T]{wantDuration, func(o *T, s string) (err error) {
 		*at(o), err = duration(s)
@@ -55,7 +55,7 @@ func Duration[T any](at func(*T) *time.Duration) Kind[T] {
 	}}
 }
 
-// DurationOrOff is a time from 0 on, with its unit; off is 0.
+// DurationOrOff returns a time from 0 on, with its unit; off is 0.
 func DurationOrOff[T any](at func(*T) *time.Duration) Kind[T] {
 	k := Duration(at)
 	return Kind[T]{wantDuration + ", or off", func(o *T, s string) error {
@@ -66,7 +66,7 @@ func DurationOrOff[T any](at func(*T) *time.Duration) Kind[T] {
 	}}
 }
 
-// Positive is a duration that cannot be switched off: 0 would be the default.
+// Positive returns a duration that cannot be switched off: 0 would be the default.
 func Positive[T any](at func(*T) *time.Duration) Kind[T] {
 	return Kind[T]{"a duration of more than 0, such as 90s", func(o *T, s string) error {
 		d, err := duration(s)
@@ -91,7 +91,7 @@ func duration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// Count is a whole number of 0 or more.
+// Count returns a whole number of 0 or more.
 func Count[T any, N ~int | ~uint64](at func(*T) *N) Kind[T] {
 	return Kind[T]{wantCount, func(o *T, s string) error {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -105,7 +105,7 @@ func Count[T any, N ~int | ~uint64](at func(*T) *N) Kind[T] {
 
 var bytesForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([kKMGT]?)(i?)B?$`)
 
-// Bytes is an amount of them.
+// Bytes returns an amount of them.
 func Bytes[T any](at func(*T) *int64) Kind[T] {
 	return Kind[T]{wantBytes, func(o *T, s string) error {
 		m := bytesForm.FindStringSubmatch(strings.TrimSpace(s))
@@ -133,7 +133,7 @@ var signalNames = map[string]os.Signal{
 	"INT": syscall.SIGINT, "URG": syscall.SIGURG, "WINCH": syscall.SIGWINCH, "XCPU": syscall.SIGXCPU,
 }
 
-// Signals is a list of signals by name; "none" is the empty list.
+// Signals returns a list of signals by name; "none" is the empty list.
 func Signals[T any](at func(*T) *[]os.Signal) Kind[T] {
 	const allowed = "a list of USR1, USR2, TERM, HUP, INT, URG, WINCH, XCPU, or none"
 	return Kind[T]{allowed, func(o *T, s string) error {

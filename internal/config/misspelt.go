@@ -65,7 +65,7 @@ func (c *Config[T]) closest(key string) *Value {
 	return &c.values[best]
 }
 
-// distance is how many letters of a must be changed, dropped, put in or swapped
+// distance returns how many letters of a must be changed, dropped, put in or swapped
 // with the next to get b.
 func distance(a, b string) int {
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// groups are those of values, in their order.
+// groups returns the groups of values, in their order.
 func groups(values []Value) [][]Value {
 	var out [][]Value
 	for i, v := range values {
@@ -65,7 +65,7 @@ func (v *Value) inForce() string {
 	return v.Value + ", from " + v.Source
 }
 
-// Explain says of a key what it is, what it may be, and what is in force.
+// Explain describes a key, the values that are allowed, and the value in force.
 func (v *Value) Explain() string {
 	const indent = "      "
 	last := indent + "In force: " + v.inForce() + "\n"
@@ -92,18 +92,18 @@ func ExplainAll(values []Value) string {
 	return b.String()
 }
 
-// Explain says what a variable is for.
+// Explain describes the use of a variable.
 func (v *Variable) Explain() string {
 	return "  " + v.Name + "\n" + Wrap(sentence(v.Help), "      ", pageWidth)
 }
 
-// title is a group as a heading.
+// title returns a group as a heading.
 func title(group string) string { return strings.ToUpper(group[:1]) + group[1:] }
 
-// sentence is a help as one.
+// sentence returns a help as one.
 func sentence(help string) string { return title(help) + "." }
 
-// Example is a configuration file in which every key is a comment.
+// Example returns a configuration file in which every key is a comment.
 func Example(values []Value) string {
 	var b strings.Builder
 	b.WriteString(`# Settings of a job. Save the file as holdfast.yaml in the folder where the job starts, or name it in

@@ -1,6 +1,6 @@
 package config
 
-// removed has the settings of earlier releases, each with what stands in its place.
+// removed has the settings of earlier releases, each with its replacement.
 var removed = map[string]string{
 	"control.heartbeat": "control.peer_timeout sets the pace of heartbeats",
 	"full_every":        "every 32nd epoch is written whole",
@@ -27,7 +27,7 @@ var removed = map[string]string{
 	"stripes":           "run lfs setstripe on the directory; holdfast doctor has the command",
 }
 
-// Removed says what stands in the place of a key that is gone; it is empty for any other.
+// Removed returns the replacement of a key that is gone; it is empty for any other.
 func Removed(key string) string {
 	if instead, ok := removed[key]; ok {
 		return "this setting is gone: " + instead

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Survival says what of the unsynced state is there after a crash.
+// Survival selects the unsynced state that is there after a crash.
 type Survival int
 
 // The kinds of survival.
 const (
-	LoseAll Survival = iota // only what was synced
+	LoseAll Survival = iota // only synced state
 	KeepAll                 // everything, as after a kill of all processes
 	Torn                    // each unsynced sector or not, and each unsynced change of a name or not
 )
@@ -38,7 +38,7 @@ func (f *FS) CrashNames(names, seed uint64) *FS {
 		keep: func() bool { i++; return i < 64 && names>>i&1 == 1 }})
 }
 
-// Unsynced is the number of changes of names that a crash may lose.
+// Unsynced returns the number of changes of names that a crash may lose.
 func (f *FS) Unsynced() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,12 +1,11 @@
 // Package crashfs is a file system in memory that can lose power.
 //
-// # What it promises
+// # Promises
 //
-// Exactly what vfs.FS promises and nothing more. Bytes that were not synced may
-// be lost after a crash, sector by sector; names that were made, renamed or
-// removed since the last SyncDir of their directory may be as before, each for
-// itself: in no order. Which of them survive is decided by the seed, so that every
-// crash can be replayed, or given, so that all outcomes can be tried.
+// Exactly the promises of vfs.FS and nothing more. Bytes that were not synced may be lost after a crash, sector by
+// sector; names that were made, renamed or removed since the last SyncDir of their directory may be as before, each for
+// itself: in no order. Which of them survive is decided by the seed, so that every crash can be replayed, or given, so
+// that all outcomes can be tried.
 //
 // # Faults
 //
@@ -44,8 +43,8 @@ type Op struct {
 	Name string
 }
 
-// Rule decides about an operation: nil lets it happen; ErrCrashed takes the
-// machine down before it; any other error is what the operation returns.
+// Rule decides about an operation: nil lets it happen; ErrCrashed takes the machine down before it; the operation
+// returns any other error.
 type Rule func(Op) error
 
 // FS is the file system.
@@ -118,7 +117,7 @@ func (f *FS) SetLinks(on bool) {
 	f.noLink = !on
 }
 
-// Ops is the number of operations so far.
+// Ops returns the number of operations so far.
 func (f *FS) Ops() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -325,7 +324,7 @@ func (f *FS) Stat(name string) (vfs.Entry, error) {
 	return n.entry(path.Base(clean(name))), nil
 }
 
-// Free is what the limit leaves.
+// Free returns the bytes that the limit leaves.
 func (f *FS) Free(name string) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -338,5 +337,5 @@ func (f *FS) Free(name string) (int64, error) {
 	return max(f.space-f.used, 0), nil
 }
 
-// Identity makes FS a vfs.Identifier: those who have the same FS see the same directories.
+// Identity makes FS a vfs.Identifier: users of the same FS see the same directories.
 func (f *FS) Identity(dir string) string { return fmt.Sprintf("%p %s", f, path.Clean(dir)) }

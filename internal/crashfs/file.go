@@ -73,7 +73,7 @@ func alignedWrite(p []byte, off int64) bool {
 	return addr%vfs.Align == 0 && off%vfs.Align == 0 && len(p)%vfs.Align == 0
 }
 
-// room is how many of n bytes at off fit. fs.mu is held.
+// room returns how many of n bytes at off fit. fs.mu is held.
 func (f *file) room(off int64, n int) int {
 	if f.fs.space < 0 {
 		return n

@@ -49,13 +49,13 @@ func lookDevices(ctx context.Context, r *report) {
 	}
 }
 
-// device is the device of this machine that the settings ask for, if they ask for one.
+// device returns the device of this machine that the settings ask for, if they ask for one.
 func (r *report) device() (gpustate.Select, bool) {
 	s, err := gpustate.ParseSelect(r.Device)
 	return s, err == nil && r.Device != "" && !strings.Contains(r.Device, "remote=")
 }
 
-// ifAsked is the state of what is missing.
+// ifAsked returns the state of a missing part.
 func ifAsked(asked bool) State {
 	if asked {
 		return Failed

@@ -76,7 +76,7 @@ func (r *report) store(ctx context.Context) {
 // slowReply is more than a store in the same data centre takes.
 const slowReply = 300 * time.Millisecond
 
-// probed is what is known of a directory.
+// probed is the knowledge of a directory.
 type probed struct {
 	kind        vfs.Kind
 	device      uint64
@@ -122,7 +122,7 @@ func (r *report) directory(ctx context.Context, level, dir string) *probed {
 	return p
 }
 
-// usable finds out whether a level can be in a directory, and what is known of that; nil if not.
+// usable returns the knowledge of a directory that a level can be in; nil if it cannot.
 func (r *report) usable(level, dir string) *probed {
 	if err := storage.CheckDir(dir); err != nil {
 		r.add("directories", level, Failed, err.Error(), "correct the "+level+" directory of the configuration")

@@ -28,18 +28,18 @@ type Finding struct {
 	Area   string `json:"area"`             // area of the check, such as MPI or directories
 	Check  string `json:"check"`            // name of the check
 	State  State  `json:"state"`            // result of the check
-	Detail string `json:"detail"`           // what was found, for people
-	Remedy string `json:"remedy,omitempty"` // what to do about it
+	Detail string `json:"detail"`           // the finding, for people
+	Remedy string `json:"remedy,omitempty"` // the remedy
 }
 
-// Options say what to look at.
+// Options select the checks.
 type Options struct {
 	Self          []string // command that runs Rank, without its arguments
 	Local, Global string   // directories of the job; empty: none is configured
-	Config        error    // what is wrong with the configuration
-	Off           string   // by what programs run without checkpoints; empty: they do not
+	Config        error    // the mistakes in the configuration
+	Off           string   // the setting by which programs run without checkpoints; empty: they do not
 	Timing        string   // when checkpoints are taken by the clock; empty: they are not
-	Loss          string   // what the loss of a node costs with it; empty: there are no directories
+	Loss          string   // the cost of a node's loss with it; empty: there are no directories
 	Stray         []string // variables that are none of Holdfast's, though they look so
 	Interface     string   // of the control plane
 	Device        string   // of the settings; empty: none is asked for
@@ -61,7 +61,7 @@ const tidyTime = 15 * time.Second
 // checkTimeout bounds a check: a machine that is broken tends to hang.
 const checkTimeout = time.Minute
 
-// Run makes all checks. When ctx ends it returns those that it has made, and what they have written is removed.
+// Run makes all checks. When ctx ends it returns the checks that it has made, and removes their files.
 func Run(ctx context.Context, o Options) []Finding {
 	r := &report{Options: o}
 	for _, area := range []struct {
@@ -84,14 +84,14 @@ func Run(ctx context.Context, o Options) []Finding {
 		select {
 		case <-done:
 		case <-bounded.Done():
-			select { // it removes what it has written
+			select { // it removes its files
 			case <-done:
 			case <-time.After(tidyTime):
 			}
 		}
 		if ctx.Err() != nil {
 			cancel()
-			break // what was not looked at is not broken
+			break // a part that was not checked is not broken
 		}
 		if bounded.Err() != nil {
 			r.add(area.name, "time", Failed, fmt.Sprintf("no answer in %v", checkTimeout),
@@ -110,7 +110,7 @@ func (r *report) add(area, check string, s State, detail, remedy string) {
 	r.findings = append(r.findings, Finding{Area: area, Check: check, State: s, Detail: detail, Remedy: remedy})
 }
 
-// Worst is the worst state there is.
+// Worst returns the worst state there is.
 func Worst(findings []Finding) State {
 	rank := map[State]int{OK: 0, Skipped: 0, Note: 0, Warning: 1, Failed: 2}
 	worst := OK

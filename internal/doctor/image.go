@@ -17,7 +17,7 @@ var imageRights = []struct {
 	name   string
 }{{19, "CAP_SYS_PTRACE"}, {21, "CAP_SYS_ADMIN"}, {24, "CAP_SYS_RESOURCE"}, {40, "CAP_CHECKPOINT_RESTORE"}}
 
-// lookImages checks for what images of OpenCL programs need. status is /proc/self/status, try image.CRIU.Check.
+// lookImages checks the needs of images of OpenCL programs. status is /proc/self/status, try image.CRIU.Check.
 func (r *report) lookImages(ctx context.Context, status string, try func(image.CRIU, context.Context) error) {
 	c, err := image.FindCRIU(ctx, "")
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *report) lookImages(ctx context.Context, status string, try func(image.C
 
 var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
 
-// missingRights are those of imageRights that a process has not.
+// missingRights returns the missing rights of imageRights that a process has not.
 func missingRights(status string) (names []string) {
 	var have uint64
 	if m := effective.FindStringSubmatch(status); m != nil {

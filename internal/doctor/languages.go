@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/preload"
 )
 
-// languages is the area of what programs in C, C++, Fortran and Python need besides.
+// languages is the area of further needs of programs in C, C++, Fortran and Python.
 const languages = "languages"
 
 func lookLanguages(ctx context.Context, r *report) {
@@ -28,7 +28,7 @@ func lookLanguages(ctx context.Context, r *report) {
 	r.lookPython(ctx)
 }
 
-// lookCommand looks for what these programs start.
+// lookCommand looks for the command that these programs start.
 func (r *report) lookCommand(self string) {
 	const check, remedy = "command", "module load holdfast, or set HOLDFAST_BIN to the path of the command"
 	if named := os.Getenv(config.BinVar); named != "" {
@@ -78,7 +78,7 @@ func (r *report) lookLibrary(ctx context.Context, self string) {
 // pythonTime bounds a check of Python: importing is slow on shared file systems.
 const pythonTime = 30 * time.Second
 
-// worldSize prints what each rank takes for the number of ranks.
+// worldSize prints each rank's number of ranks.
 const worldSize = "from mpi4py import MPI; print('size', MPI.COMM_WORLD.Get_size(), MPI.Get_library_version())"
 
 func (r *report) lookPython(ctx context.Context) {
@@ -109,7 +109,7 @@ func (r *report) lookPython(ctx context.Context) {
 	r.judgeMPI4py(l.Title, out, err)
 }
 
-// judgeMPI4py judges what two ranks of Python say, started by mpirun.
+// judgeMPI4py judges the output of two ranks of Python, started by mpirun.
 func (r *report) judgeMPI4py(title, out string, err error) {
 	const check, remedy = "mpi4py", "load the module of the MPI that mpi4py was built with, or build mpi4py for this " +
 		"one: pip install --no-binary=mpi4py mpi4py"

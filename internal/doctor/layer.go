@@ -12,7 +12,7 @@ import (
 )
 
 // proof loads an MPI as a program does, sends itself a message by the program's own symbol, and prints whether the
-// layer has counted it: what hf_init proves of a program that uses libholdfast.
+// layer has counted it, as hf_init does for a program that uses libholdfast.
 const proof = `
 import ctypes, sys
 for name in sys.argv[1:]:
@@ -74,7 +74,7 @@ func (r *report) lookLayer(ctx context.Context, self string) {
 	}
 }
 
-// judgeLayer judges what the proof has printed.
+// judgeLayer judges the output of the proof.
 func (r *report) judgeLayer(title, out string, err error) {
 	const check = "libholdfast-mpi: "
 	_, answer, found := strings.Cut(out, "proof: ")

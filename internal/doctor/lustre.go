@@ -24,7 +24,7 @@ const (
 	lfsMissing  = "load the module with Lustre's tools"
 )
 
-// lustre says how files of a level on Lustre are striped, and what would suit the job.
+// lustre describes the striping of a level's files on Lustre, and the striping that would suit the job.
 func (r *report) lustre(ctx context.Context, level, dir string) {
 	check := level + ": Lustre"
 	if _, err := exec.LookPath("lfs"); err != nil {
@@ -51,7 +51,7 @@ func (r *report) lustre(ctx context.Context, level, dir string) {
 	r.judgeLayout(check, dir, detail, have, targets)
 }
 
-// judgeLayout compares the layout of global with what would suit the job.
+// judgeLayout compares the layout of global with the layout that would suit the job.
 func (r *report) judgeLayout(check, dir, detail string, have layout, targets int) {
 	want, why := r.stripesFor(targets), ""
 	switch {
@@ -69,7 +69,8 @@ func (r *report) judgeLayout(check, dir, detail string, have layout, targets int
 		"holds for new files", want, dir, why))
 }
 
-// stripesFor is over how many targets a node's file should be spread, so that the files of all nodes use all targets.
+// stripesFor returns over how many targets a node's file should be spread, so that the files of all nodes use all
+// targets.
 func (r *report) stripesFor(targets int) int {
 	switch {
 	case targets <= 0:
@@ -80,7 +81,7 @@ func (r *report) stripesFor(targets int) int {
 	return (targets + r.Nodes - 1) / r.Nodes
 }
 
-// targets is how many storage targets the file system has; 0: lfs does not say.
+// targets returns how many storage targets the file system has; 0: lfs does not say.
 func (r *report) targets(ctx context.Context, dir string) (n int) {
 	text, err := lfs(ctx, "osts", dir)
 	if err != nil {
@@ -102,7 +103,7 @@ func lfs(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// parseLayout reads what lfs getstripe -d prints: names with a colon, each before its number.
+// parseLayout reads the output of lfs getstripe -d: names with a colon, each before its number.
 func parseLayout(text string) (l layout, ok bool) {
 	words := strings.Fields(text)
 	counted, sized := false, false
@@ -124,7 +125,7 @@ func parseLayout(text string) (l layout, ok bool) {
 	return l, counted && sized && l.count >= -1 && l.size > 0
 }
 
-// count is a number of things for people; -1: all of them.
+// count returns a number of things for people; -1: all of them.
 func count(n int, what string) string {
 	if n == -1 {
 		return "all " + what + "s"

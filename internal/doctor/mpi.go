@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// rankAnswer is what a rank started by the doctor says.
+// rankAnswer is the answer of a rank that the doctor has started.
 type rankAnswer struct {
 	Size      int    `json:"size"`
 	Library   string `json:"library"`
@@ -66,7 +66,7 @@ func Rank(out io.Writer) (err error) {
 // readyLine asks the doctor to send USR1 to the launcher.
 const readyLine = "ready\n"
 
-// A listener keeps what a launcher prints and answers readyLine.
+// A listener keeps a launcher's output and answers readyLine.
 type listener struct {
 	text  bytes.Buffer
 	ready func()
@@ -165,7 +165,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// lastLine is the last line that says something.
+// lastLine returns the last line that says something.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

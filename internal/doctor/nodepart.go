@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// What a node is asked to do, and how the lines begin with which it answers: some MPI
-// libraries and shells write lines of their own.
+// The tasks of a node, and the beginnings of the lines with which it answers: some MPI libraries and shells write lines
+// of their own.
 const (
 	partWrite  = "write"
 	partRead   = "read"
@@ -22,12 +22,11 @@ const (
 	partMark   = "holdfast-node"
 )
 
-// nodeFile is what a node writes. Starts of jobs clear away files of this kind.
+// nodeFile returns the file that a node writes. Starts of jobs clear away files of this kind.
 func nodeFile(token, node string) string { return fmt.Sprintf(".holdfast-doctor-%s.%s", token, node) }
 
-// NodePart does one node's part of Nodes: it writes this node's file to a directory, or says
-// whose it sees there, or removes its own. nodes is a list as slurm.FoldNodes writes it. What is wrong with the
-// directory is an answer, not an error.
+// NodePart does one node's part of Nodes: it writes this node's file to a directory, or says whose it sees there, or
+// removes its own. nodes is a list as slurm.FoldNodes writes it. A fault of the directory is an answer, not an error.
 func NodePart(out io.Writer, node, part, dir, token, nodes string) error {
 	own := filepath.Join(dir, nodeFile(token, node))
 	switch part {

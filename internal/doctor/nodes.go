@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Nodes looks at what several nodes of a job need together: a global directory that all of
-// them see, and a local one that each has for itself. Every node writes a small file into both,
-// then looks for those of the others; they are removed at the end. o.Self runs NodePart.
+// Nodes checks the common needs of several nodes of a job: a global directory that all of them see, and a local one
+// that each has for itself. Every node writes a small file into both, then looks for those of the others; they are
+// removed at the end. o.Self runs NodePart.
 //
 // Each part is one step of the job on all nodes, so that no node waits for another, and no node looks for
 // a name before it is there: a network file system would remember that it was absent.
@@ -43,7 +43,7 @@ const nodesArea = "nodes"
 // errNoNodes says that there are no nodes to look at.
 var errNoNodes = errors.New("no Slurm allocation with nodes to look at; use it inside salloc or sbatch")
 
-// JobNodes are the nodes of the Slurm job that this process is in.
+// JobNodes returns the nodes of the Slurm job that this process is in.
 func JobNodes() ([]string, error) {
 	job, ok, err := slurm.FromEnv(os.Getenv)
 	if err == nil && (!ok || len(job.Nodes) == 0) {
@@ -52,7 +52,7 @@ func JobNodes() ([]string, error) {
 	return job.Nodes, err
 }
 
-// NodesOfJob is how many nodes the Slurm job has that this process is in; 0 outside of a job.
+// NodesOfJob returns how many nodes the Slurm job has that this process is in; 0 outside of a job.
 func NodesOfJob() int {
 	nodes, _ := JobNodes() // none are 0
 	return len(nodes)
@@ -61,7 +61,7 @@ func NodesOfJob() int {
 // nodeTimeout bounds a step on all nodes.
 const nodeTimeout = checkTimeout
 
-// part runs one part on every node and returns what each says.
+// part runs one part on every node and returns the answers.
 func (r *report) part(ctx context.Context, part, dir, token string, nodes []string) (map[string][]string, error) {
 	c := slurm.Client{Timeout: nodeTimeout}
 	lines, err := c.OutputOfAll(ctx, nodes, append(slices.Clone(r.Self), part, dir, token, slurm.FoldNodes(nodes))...)
@@ -124,7 +124,7 @@ func (r *report) broken(level, dir string, nodes []string, wrote map[string][]st
 	return any
 }
 
-// judgeGlobal names the nodes that do not see what others have written.
+// judgeGlobal names the nodes that do not see the files of others.
 func (r *report) judgeGlobal(dir string, nodes []string, saw map[string][]string) {
 	var blind []string
 	for _, n := range nodes {
@@ -142,7 +142,7 @@ func (r *report) judgeGlobal(dir string, nodes []string, saw map[string][]string
 		"")
 }
 
-// judgeLocal names nodes that share what should be each one's own.
+// judgeLocal names nodes that share a directory which should be each one's own.
 func (r *report) judgeLocal(dir string, nodes []string, saw map[string][]string) {
 	for _, n := range nodes {
 		for _, other := range saw[n] {

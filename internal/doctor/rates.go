@@ -21,7 +21,7 @@ const (
 	rateBlock    = 4 << 20
 )
 
-// rates is what a directory does for this node, with several requests at a time.
+// rates are a directory's speeds for this node, with several requests at a time.
 type rates struct {
 	Write, Read float64 // bytes a second: synced, and past the page cache
 	Direct      bool

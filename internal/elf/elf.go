@@ -1,6 +1,6 @@
-// Package elf reads 64-bit little-endian ELF files: executables, shared libraries, CUDA modules. It reads only what
-// Holdfast needs of them, because debug/elf brings six more packages into every program. It trusts no length
-// that a file states.
+// Package elf reads 64-bit little-endian ELF files: executables, shared libraries, CUDA modules. It reads only the
+// parts that Holdfast needs: debug/elf would bring six more packages into every program. It trusts no length that a
+// file states.
 package elf
 
 import (

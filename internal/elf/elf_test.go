@@ -64,7 +64,7 @@ func compare(t *testing.T, got *File, want *stdelf.File) {
 	}
 }
 
-// small is a file of four sections: none, symbols, texts, and dynamic entries.
+// small returns a file of four sections: none, symbols, texts, and dynamic entries.
 func small() []byte {
 	b := make([]byte, headerBytes)
 	copy(b, "\x7fELF\x02\x01\x01")

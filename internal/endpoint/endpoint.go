@@ -1,8 +1,8 @@
 // Package endpoint is the side of a rank of mpiwrap that programs do not see: for the
 // checkpointer (coordinated), for benchmarks, and for tests that play checkpointer.
 //
-// An Endpoint says what the rank's main thread does and what it has sent and
-// received, and drains the network. Package mpiwrap implements it; no program needs it.
+// An Endpoint reports the call of the rank's main thread and the numbers of messages sent and received, and drains the
+// network. Package mpiwrap implements it; no program needs it.
 package endpoint
 
 import (
@@ -16,7 +16,7 @@ import (
 // be called by any goroutine at any time; they make no MPI call. Everything else belongs
 // to the main thread while it stands in the checkpointer.
 type Endpoint interface {
-	// Activity returns what the rank's main thread is doing now.
+	// Activity returns the present call of the rank's main thread.
 	Activity() Activity
 
 	// Sent returns how many point-to-point messages this rank has sent to worldRank
@@ -29,10 +29,9 @@ type Endpoint interface {
 	// counts when the library learns that it is complete.
 	Received(worldRank int) uint64
 
-	// Polling returns what the latest Test or probe that found nothing was about, and
-	// how many there have been since the start. A rank whose polls grow while it comes to no
-	// Point waits for one of the messages that Polling names in turn, although it is
-	// blocked in no call.
+	// Polling describes the latest Test or probe that found nothing, and returns the number of these since the start. A
+	// rank whose polls grow while it comes to no Point waits for one of the messages that Polling names in turn,
+	// although it is blocked in no call.
 	Polling() (last Wait, polls uint64)
 
 	// Collectives lists the program's living communicators in order of creation, and
@@ -56,11 +55,10 @@ type Endpoint interface {
 	// program.
 	Mailbox() (messages int, bytes int64)
 
-	// DrainSome receives what has arrived for the program: messages that a posted
-	// receive matches complete it, the others go to the mailbox. It also completes sends
-	// and non-blocking collectives as far as they have come. It does not block, so a
-	// parked rank calls it again and again while others go on. It returns how many
-	// messages were received.
+	// DrainSome receives the program's messages that have arrived: those that a posted receive matches complete it, the
+	// others go to the mailbox. It also completes sends and non-blocking collectives as far as they have come. It does
+	// not block, so a parked rank calls it again and again while others go on. It returns how many messages were
+	// received.
 	DrainSome() (received int, err error)
 
 	// Drain empties the network. It is collective over the world: every rank stands
@@ -77,10 +75,9 @@ type Endpoint interface {
 	// If DrainStats.Windows is set, ranks that go on may reach into each other's
 	// memory: no rank may go on until all have captured theirs.
 	//
-	// An open epoch on a window of any rank, or an end of ctx before all is done,
-	// makes all ranks fail: the error matches ErrDrainIncomplete (ErrEpochOpen too,
-	// if an epoch is open). The mailbox keeps what came, the program may go on, and
-	// Drain may be tried again.
+	// An open epoch on a window of any rank, or an end of ctx before all is done, makes all ranks fail: the error
+	// matches ErrDrainIncomplete (ErrEpochOpen too, if an epoch is open). The mailbox keeps the messages, the program
+	// may go on, and Drain may be tried again.
 	Drain(ctx context.Context) (DrainStats, error)
 
 	// PreferQuiet sets whether this rank prefers a cut at which nothing is in flight. If a rank prefers that and
@@ -106,8 +103,8 @@ type Endpoint interface {
 	// receives have got and the program has not been told of are among them, unless
 	// MarshalBinary has described the receive since the drain: call it first.
 	//
-	// What a restart could not do again as it was is an error that matches ErrPending
-	// and names the call; see the package comment of mpiwrap.
+	// An operation that a restart could not repeat is an error that matches ErrPending and names the call; see the
+	// package comment of mpiwrap.
 	SaveMailbox() ([]byte, error)
 
 	// StageMailbox decodes and checks a record of SaveMailbox and changes nothing; apply, which
@@ -128,14 +125,14 @@ type Endpoint interface {
 	UnpostedReceives() []PendingReceive
 }
 
-// Activity is what a rank's main thread is doing at one moment.
+// Activity is the call of a rank's main thread at one moment.
 type Activity struct {
 	Seq        uint64 // grows by one at each wrapped blocking call; the same Seq twice: still the same call
 	Blocked    bool   // inside a wrapped blocking call
 	Op         string // "Recv", "Wait", "Allreduce", ...
 	Comm       string // the communicator's name
 	Collective bool
-	Waits      []Wait // what a receive-like call waits for; any one may complete it unless All
+	Waits      []Wait // the messages that a receive-like call waits for; any one may complete it unless All
 	All        bool   // every one of Waits is needed
 	More       bool   // it waits for something beside Waits, such as the end of a send
 
@@ -163,7 +160,7 @@ type Collective struct {
 	Entered uint64 // collectives the caller has entered, non-blocking ones when started
 }
 
-// DrainStats says what a drain did on this rank.
+// DrainStats counts the work of a drain on this rank.
 type DrainStats struct {
 	Messages int   // received during the drain
 	Bytes    int64 // waiting in the mailbox afterwards

@@ -15,8 +15,8 @@ const (
 	RecordVersion = 3
 )
 
-// Record is what a checkpoint keeps of the messages of a rank whose program is in another process: the section
-// mailbox of FORMAT.md.
+// Record has the messages of a rank whose program is in another process, for a checkpoint: the section mailbox of
+// FORMAT.md.
 type Record struct {
 	Version, Rank, Size int
 	Comms               []RecordComm
@@ -122,7 +122,7 @@ func TakeMessages(b []byte, messages iter.Seq[*RecordMessage]) error {
 	return nil
 }
 
-// DecodeRecord reads what Encode wrote. It refuses the record of another rank or world.
+// DecodeRecord reads the result of Encode. It refuses the record of another rank or world.
 func DecodeRecord(b []byte, rank, size int) (*Record, error) {
 	r := &Record{}
 	rest, err := TakeDescription(b, r)

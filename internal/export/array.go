@@ -15,8 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 )
 
-// arrayIn finds what the ranks of an epoch have of the global array or replicated value with a name; nil: there is
-// none.
+// arrayIn finds the ranks' parts of the global array or replicated value with a name in an epoch; nil: there is none.
 func arrayIn(list []checkpoints.EpochInfo, e storage.Epoch, name string) (infos []storage.ShardInfo,
 	all []layout.Owned) {
 	for i := range list {
@@ -43,7 +42,7 @@ func localOf(l *storage.Layout, name string) *layout.Local {
 	return nil
 }
 
-// storing is the first rank that stores a replicated value.
+// storing returns the first rank that stores a replicated value.
 func storing(all []layout.Owned) []int {
 	for i := range all {
 		if len(all[i].Parts) > 0 {
@@ -53,7 +52,7 @@ func storing(all []layout.Owned) []int {
 	return []int{0} // it has no bytes
 }
 
-// nameArrays gives what a shard holds of global arrays the names and types that the program gave them.
+// nameArrays gives a shard's parts of global arrays the names and types that the program gave them.
 func nameArrays(items []coordinated.Saved, l *storage.Layout) {
 	for i := 0; l != nil && i < len(l.Arrays); i++ {
 		x := &l.Arrays[i]
@@ -160,7 +159,7 @@ type share struct {
 	at   int64
 }
 
-// write reads what the rank has of the array and writes it to its places.
+// write reads the rank's part of the array and writes it to its places.
 func (s *share) write() (err error) {
 	if s.sh, err = s.x.fetch(s.of.Rank); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Package export writes what an epoch holds to files: regions of ranks as they are, and global arrays and sets of items
-// as NumPy reads them. What it reads is verified, and a file gets its name when it is complete.
+// Package export writes the contents of an epoch to files: regions of ranks as they are, and global arrays and sets of
+// items as NumPy reads them. Everything that it reads is verified, and a file gets its name when it is complete.
 package export
 
 import (
@@ -26,7 +26,7 @@ const RankPattern = "{rank}"
 
 // Options name the exported data and its destination.
 type Options struct {
-	Section string // of ranks, or the name of an array or a value; empty: what there is is listed
+	Section string // of ranks, or the name of an array or a value; empty: list all
 	File    string // with RankPattern one for each rank; "-" is Stdout
 	Rank    int    // whose share it is; -1: none is chosen
 	Force   bool   // files that exist are replaced
@@ -89,8 +89,8 @@ func Run(ctx context.Context, v *checkpoints.View, list []checkpoints.EpochInfo,
 	return rows, nil
 }
 
-// ranks says whose regions are meant. array is what ranks have of the region, if it is a global array or a replicated
-// value.
+// ranks returns the ranks whose regions are meant. array has the ranks' parts of the region, if it is a global array or
+// a replicated value.
 func (x *export) ranks(size int, array []layout.Owned) (ranks []int, err error) {
 	switch all := strings.Contains(x.File, RankPattern); {
 	case x.Rank >= 0:
@@ -118,7 +118,7 @@ func (x *export) ranks(size int, array []layout.Owned) (ranks []int, err error) 
 	return []int{0}, nil
 }
 
-// rankOf lists or writes what is asked for of a rank.
+// rankOf lists or writes the regions of a rank.
 func (x *export) rankOf(rank int) (rows []Row, err error) {
 	sh, err := x.view.Fetch(x.ctx, x.epoch, rank)
 	if err != nil {
@@ -160,7 +160,7 @@ func (x *export) rankOf(rank int) (rows []Row, err error) {
 	return []Row{row}, err
 }
 
-// warn says what of a shard was read around.
+// warn names the damage in a shard that other copies made good.
 func (x *export) warn(sh *storage.Shard) {
 	for _, d := range sh.Damage() {
 		x.Warn(d)

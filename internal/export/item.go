@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// pickItem finds what has a name: a section of the shard, or something in one.
+// pickItem finds a section of the shard, or an item in one, by its name.
 func pickItem(name string, sh *storage.Shard, items []coordinated.Saved) (*coordinated.Saved, error) {
 	var found []*coordinated.Saved
 	var near []string

@@ -23,9 +23,9 @@ import (
 // bag is an export of a set of items under way.
 type bag struct {
 	x     *export
-	all   []layout.Owned // what each rank has of the set, by ranks
+	all   []layout.Owned // each rank's part of the set, by ranks
 	key   string         // the Go type of keys
-	elem  npy.DType      // of an item, or of what an item is a slice of
+	elem  npy.DType      // of an item, or of an element if items are slices
 	slice bool
 	list  []place // by ascending keys
 }
@@ -124,7 +124,7 @@ func (b *bag) write(f *os.File) error {
 	return errors.Join(err, z.Close())
 }
 
-// keys are those of the items, with NumPy's name of their type. Strings have four bytes a character.
+// keys returns the keys of the items, with NumPy's name of their type. Strings have four bytes a character.
 func (b *bag) keys() (kind string, out []byte) {
 	if descr, ok := npy.Types[b.key]; ok {
 		size := npy.Size(b.key)
@@ -147,7 +147,7 @@ func (b *bag) keys() (kind string, out []byte) {
 	return fmt.Sprintf("<U%d", longest), out
 }
 
-// data writes what the ranks have, one after the other.
+// data writes the ranks' items, one after the other.
 func (b *bag) data(w io.Writer) error {
 	for i := range b.all {
 		if err := b.share(w, &b.all[i]); err != nil {

@@ -10,7 +10,7 @@
 // A proof is HMAC-SHA256 under the key of a direction byte, both nonces, the claim, and the server's name if it has
 // one. The server's proof is zero unless the answer is "welcome". Integers are little-endian.
 //
-// At a Unix socket the kernel says who is at the other end: Peer.
+// At a Unix socket the kernel identifies the other end: Peer.
 package handshake
 
 import (
@@ -60,11 +60,11 @@ func (e *VersionError) Error() string {
 		"sides", e.Server, e.Client)
 }
 
-// Protocol is what the two ends speak once each has proven itself.
+// Protocol describes a protocol whose two ends prove themselves.
 type Protocol struct {
 	Magic   string // 8 bytes
 	Version uint32
-	Claim   int    // size of what a client says of itself, in bytes
+	Claim   int    // size of a client's claim about itself, in bytes
 	Server  []byte // the name of the server that the client means; not sent
 }
 
@@ -73,10 +73,10 @@ const (
 	proofBytes = sha256.Size
 )
 
-// answers are what the server's answer means to the client; 2 is also for a claim that cannot be.
+// answers are the meanings of the server's answer to the client; 2 is also for an impossible claim.
 var answers = [...]error{0: nil, 1: ErrKey, 2: ErrOther, 3: ErrRefused}
 
-// proof is what an end with the key computes from what has been said.
+// proof returns the proof of an end with the key, computed from the messages so far.
 func (p *Protocol) proof(k Key, dir byte, server, client, claim []byte) []byte {
 	h := hmac.New(sha256.New, k[:])
 	h.Write(slices.Concat([]byte{dir}, server, client, claim, p.Server))

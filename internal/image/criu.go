@@ -50,8 +50,8 @@ func FindCRIU(ctx context.Context, given string) (c CRIU, err error) {
 	return c, nil
 }
 
-// Check asks CRIU, and has it image and restore a process, which takes some 0.1 s. Its error says what this kernel or
-// these rights lack.
+// Check asks CRIU, and has it image and restore a process, which takes some 0.1 s. Its error names the missing parts of
+// the kernel or the rights.
 func (c CRIU) Check(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, c.Path, "check").CombinedOutput()
 	if err != nil {
@@ -141,10 +141,10 @@ func (c *command) run() error {
 	return fmt.Errorf("criu %s: %w: %s", c.args[0], err, cmp.Or(why, "it does not say why"))
 }
 
-// noLimit is what CRIU writes as an error, and goes on, where it lacks CAP_SYS_RESOURCE.
+// noLimit is a line that CRIU writes as an error, and goes on, if it lacks CAP_SYS_RESOURCE.
 const noLimit = "rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted"
 
-// reasons are the first errors that CRIU has written.
+// reasons returns the first errors that CRIU has written.
 func reasons(log string) string {
 	var all []string
 	for line := range strings.Lines(log) {

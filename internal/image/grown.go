@@ -63,7 +63,7 @@ const (
 	regSize  = 8
 )
 
-// lengthened is the list for files that have other lengths now.
+// lengthened returns the list for files that have other lengths now.
 func lengthened(b []byte, now map[string]file) ([]byte, error) {
 	const magics = 8
 	if len(b) < magics {
@@ -90,7 +90,7 @@ func lengthened(b []byte, now map[string]file) ([]byte, error) {
 	return out, nil
 }
 
-// regular is a reg_file_entry as it is now; one that cannot be read stays.
+// regular returns a reg_file_entry as it is now; one that cannot be read stays.
 func regular(b []byte, now map[string]file) []byte {
 	var out []byte
 	var name string

@@ -157,7 +157,7 @@ func Guard(args []string) error {
 	return errors.Join(err, os.RemoveAll(c.dir))
 }
 
-// killChildren kills and reaps what a CRIU that was killed has left: a process that is not whole yet is then this
+// killChildren kills and reaps the leftovers of a CRIU that was killed: a process that is not whole yet is then this
 // process's child.
 func killChildren() {
 	for _, pid := range pause.Children(os.Getpid()) {

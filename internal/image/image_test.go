@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whole is a record of a process that can be started here.
+// whole returns a record of a process that can be started here.
 func whole(t *testing.T) *record {
 	t.Helper()
 	r := &record{Version: recordVersion, PID: 1 << 29, UID: os.Geteuid(), Control: 5, Ring: memory{4096, 4096, false}}

@@ -25,7 +25,7 @@ const (
 // recordVersion is that of record.
 const recordVersion = 1
 
-// record is what an image says of its process, as JSON.
+// record describes the process of an image, as JSON.
 type record struct {
 	Version int `json:"version"`
 
@@ -41,7 +41,7 @@ type record struct {
 
 	Command []string `json:"command,omitempty"` // that holdfast run has started
 
-	// Sockets of the program by their numbers, which CRIU knows them by, and what was on the way from them.
+	// Sockets of the program by the numbers that CRIU uses, and the bytes on the way from them.
 	Control     uint64       `json:"control"`
 	Asked       []message    `json:"asked,omitempty"` // on the control connection
 	Connections []connection `json:"connections,omitempty"`
@@ -78,7 +78,7 @@ type file struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// identify fills in what a process is.
+// identify fills in the identity of a process.
 func (r *record) identify(pid int) (err error) {
 	r.Version, r.PID = recordVersion, pid
 	r.Machine, r.Kernel, err = system()
@@ -112,7 +112,7 @@ func (r *record) identify(pid int) (err error) {
 	return nil
 }
 
-// system is this machine's type, and the release of its kernel.
+// system returns this machine's type, and the release of its kernel.
 func system() (machine, kernel string, err error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

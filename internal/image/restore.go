@@ -37,11 +37,11 @@ type RestoreOptions struct {
 	Stay    bool     // Restored.Guard stays
 }
 
-// Starter is what starts a program from an image.
+// Starter starts a program from an image.
 type Starter struct {
 	CRIU   CRIU
 	Self   string // program whose command GuardVerb runs Guard
-	Device string // for the program, as gpustate.ParseSelect takes it; empty: what the environment says
+	Device string // for the program, as gpustate.ParseSelect takes it; empty: by the environment
 }
 
 // Restored is a program that runs again.
@@ -101,7 +101,7 @@ func (e *damagedError) Error() string { return fmt.Sprintf("image %d: %v", e.epo
 
 func (e *damagedError) Unwrap() error { return e.err }
 
-// candidates are the images that may be restored, the newest first.
+// candidates returns the images that may be restored, the newest first.
 func candidates(ctx context.Context, v *checkpoints.View, o RestoreOptions) (list []checkpoints.EpochInfo, err error) {
 	all, err := v.Epochs(ctx)
 	if err != nil {
@@ -173,7 +173,8 @@ func trusted(dir string) error {
 	})
 }
 
-// folder makes one for an image. Its lock lasts as long as this process: the next one removes what a killed one left.
+// folder makes one for an image. Its lock lasts as long as this process: the next one removes the files of a killed
+// one.
 func folder() (dir string, remove func() error, err error) {
 	const prefix = "holdfast-image-"
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*")) // those of other users stay
@@ -265,7 +266,7 @@ func Describe(ctx context.Context, sh *storage.Shard) string {
 	return ""
 }
 
-// complete checks that there is what the helper needs besides CRIU's files.
+// complete checks that the files are there which the helper needs besides CRIU's.
 func (r *record) complete(sizes map[string]int64) error {
 	if _, found := sizes[stateSection]; !found {
 		return fmt.Errorf("it has no section %q", stateSection)
@@ -281,7 +282,7 @@ func (r *record) complete(sizes map[string]int64) error {
 
 const maxRecord = 256 << 20
 
-// fileOf is the name of the file that a section becomes; empty: it is no section of an image.
+// fileOf returns the name of the file that a section becomes; empty: it is no section of an image.
 func fileOf(section string) string {
 	name, found := strings.CutPrefix(section, criuPrefix)
 	if found && strings.HasSuffix(name, ".img") && name == filepath.Base(name) {
@@ -465,7 +466,7 @@ func (r *record) start(o RestoreOptions, dir string) (guard *child.Process, err 
 	return guard, opencl.ServePaused(files, o.Device, user, own(errorsOf(g.process)))
 }
 
-// putAsked writes what was on the control connection, with the same areas and connections.
+// putAsked writes the messages that were on the control connection, with the same areas and connections.
 func (r *record) putAsked(program *os.File, areas, helpers []*os.File) error {
 	const message = 2048 // bytes of the kernel's memory for one, at most
 	return widen(program, message*len(r.Asked), func() error {
@@ -485,7 +486,7 @@ func (r *record) putAsked(program *os.File, areas, helpers []*os.File) error {
 	})
 }
 
-// errorsOf is the standard error of a process, where its helper reports what goes wrong.
+// errorsOf returns the standard error of a process, where its helper reports failures.
 func errorsOf(process int) (*os.File, error) {
 	if fd, err := unix.PidfdGetfd(process, 2, 0); err == nil {
 		return os.NewFile(uintptr(fd), "standard error"), nil

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peers are the other ends of all connected Unix sockets, by the numbers that /proc/PID/fd has for them.
+// peers returns the other ends of all connected Unix sockets, by the numbers that /proc/PID/fd has for them.
 func peers() (map[uint64]uint64, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -86,8 +86,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// peek reads what a socket has, up to so many bytes at a time, and leaves it there. Each piece goes to a function with
-// the files that came with it or with the next one, which the function keeps.
+// peek reads the waiting bytes of a socket, up to a limit at a time, and leaves them there. Each piece goes to a
+// function with the files that came with it or with the next one, which the function keeps.
 func peek(f *os.File, atOnce int, each func(b []byte, files []*os.File) error) (err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -123,7 +123,8 @@ func peek(f *os.File, atOnce int, each func(b []byte, files []*os.File) error) (
 	return errors.Join(err, e)
 }
 
-// pair makes two sockets. What is written to the first, the program's, before the program runs, the second gets.
+// pair makes two sockets. The second gets all bytes that are written to the first, the program's, before the program
+// runs.
 func pair() (program, helper *os.File, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

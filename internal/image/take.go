@@ -42,7 +42,7 @@ type Taken struct {
 	Stopped time.Duration // how long the program stood still; with Kill, until the image was committed
 }
 
-// work is the folder in a directory of images in which CRIU writes. What a command that was killed has left there goes.
+// work is the folder in a directory of images in which CRIU writes. Leftovers of a killed command are removed.
 const work = "criu.part"
 
 // Take takes an image of a process, and commits it. After an error, and without Kill, the program goes on.
@@ -279,7 +279,7 @@ func (r *record) describe(still *opencl.Still) (areas []*os.File, err error) {
 	return areas, r.check()
 }
 
-// programEnd is the number of the program's end of a connection.
+// programEnd returns the number of the program's end of a connection.
 func programEnd(f *os.File, peers map[uint64]uint64, sockets map[uint64]bool) (uint64, error) {
 	own, err := inode(f)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // only its owner may read it.
 const RunName = "holdfast.run"
 
-// Who has ranks paused, and who reaches them.
+// The commands that have ranks paused, and the process that reaches the ranks.
 const (
 	CallerHands = "hands" // a process on a node of the job, which reaches the ranks there
 	CallerDoor  = "door"  // a connection to one of these ranks
@@ -46,7 +46,7 @@ func (s *Supervisor) AcceptCaller(ctx context.Context) (*Caller, error) {
 	return accept(ctx, s, s.callers)
 }
 
-// Line is the next line that a process behind a door says.
+// Line returns the next line that a process behind a door says.
 func (c *Caller) Line(patience time.Duration) (string, error) {
 	b, err := c.next(patience)
 	return string(b), err
@@ -61,7 +61,7 @@ func (c *Caller) SayLine(text string) error {
 	return err
 }
 
-// CallHands calls a supervisor as a node's hands. The caller closes what it returns.
+// CallHands calls a supervisor as a node's hands. The caller closes the result.
 func CallHands(ctx context.Context, supervisor, node string) (*Caller, error) {
 	l, err := call(ctx, supervisor, hello{Caller: CallerHands, Node: node})
 	if err != nil {
@@ -71,7 +71,7 @@ func CallHands(ctx context.Context, supervisor, node string) (*Caller, error) {
 	return &Caller{Watcher: &Watcher{l, node}, Kind: CallerHands}, nil
 }
 
-// CallDoor makes a connection on which a supervisor speaks to a process of a node. What comes on it is for the process.
+// CallDoor makes a connection on which a supervisor speaks to a process of a node. Its messages are for the process.
 func CallDoor(ctx context.Context, supervisor, node string, visit int, p Process) (net.Conn, error) {
 	l, err := call(ctx, supervisor, hello{Caller: CallerDoor, Node: node, Visit: visit, Process: p})
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Supervisor) Publish(ctx context.Context, dir string) (remove func(), er
 	if err := vfs.WriteWhole(file, append(b, '\n')); err != nil {
 		return nil, err
 	}
-	return func() { _ = os.Remove(file) }, nil // what is left is not answered
+	return func() { _ = os.Remove(file) }, nil // the rest is not answered
 }
 
 // DialRun connects to the holdfast run whose RunName a directory has. The caller closes the Caller.
@@ -154,5 +154,5 @@ func (c *Caller) Ask(ctx context.Context, ask, answer any) error {
 // longest is how long somebody may be silent whose end is noticed all the same.
 const longest = 365 * 24 * time.Hour
 
-// Await waits for what the other side says next, however long that takes.
+// Await waits for the other side's next message, however long that takes.
 func (c *Caller) Await(v any) error { return c.Hear(v, longest) }

@@ -26,7 +26,7 @@ const (
 	callerGuard   = "guard"   // watches over the supervisor from another node
 	callerStarted = "started" // a rank's process, before it has come to Open
 	callerAsks    = "asks"    // whether the supervisor lives; hangs up
-	callerWatcher = "watcher" // says what the ranks of a node are doing
+	callerWatcher = "watcher" // reports the calls of a node's ranks
 )
 
 // A Guard is a process on another node that watches over the supervisor.
@@ -72,7 +72,7 @@ func (s *Supervisor) AcceptGuard(ctx context.Context) (*Guard, error) {
 	return accept(ctx, s, s.guards)
 }
 
-// A Watcher is a node's daemon that says what its ranks are doing.
+// A Watcher is a node's daemon that reports the calls of its ranks.
 type Watcher struct {
 	*line
 	Node string
@@ -88,10 +88,10 @@ func Watch(ctx context.Context, supervisor, node string) (*Watcher, error) {
 	return &Watcher{l, node}, nil
 }
 
-// Say sends what the supervisor hears by Hear.
+// Say sends a message that the supervisor gets by Hear.
 func (w *Watcher) Say(v any) error { return w.send(v) }
 
-// Hear waits for what the node says next. Silence for longer than patience, and the end of the connection, are errors.
+// Hear waits for the node's next message. Silence for longer than patience, and the end of the connection, are errors.
 func (w *Watcher) Hear(v any, patience time.Duration) error {
 	b, err := w.next(patience)
 	if err != nil {

@@ -44,7 +44,7 @@ func askSupervisor(ctx context.Context, supervisor string, within time.Duration)
 	return nil
 }
 
-// ServeGuard is the guard's part: it listens to the supervisor and answers. It returns
+// ServeGuard returns the guard's part: it listens to the supervisor and answers. It returns
 // true when the supervisor has ended in order, false when it has been silent for so
 // long, or its connection has ended; the error says which.
 func ServeGuard(ctx context.Context, supervisor, node string, silence time.Duration) (over bool, err error) {

@@ -19,7 +19,7 @@ import (
 // to reach a running job. It holds the job's key, so only its owner may read it.
 const ContactName = "holdfast.control"
 
-// A Contact is what it says.
+// A Contact has the address and the key in that file.
 type Contact struct {
 	Job  string `json:"job"`
 	Addr string `json:"addr"` // of rank 0
@@ -63,7 +63,7 @@ type Status struct {
 	Loss    *LossStatus       `json:"node_loss,omitempty"` // cost of the loss of a node now
 	// When checkpoints are taken by the clock, and the setting that says so. Empty: only on request.
 	Timing string `json:"timing,omitempty"`
-	// How many checkpoints in a row have failed, from three on, and what a death would cost.
+	// The number of checkpoints in a row that have failed, from three on, and the cost of a death.
 	Failing string      `json:"failing,omitempty"`
 	Next    *NextStatus `json:"next,omitempty"` // next checkpoint by the clock
 	// The answer is from holdfast run --watch: no checkpoints are taken.
@@ -147,13 +147,13 @@ func ReadContact(dir string) (k Contact, err error) {
 // Client talks to a running job from outside.
 type Client struct{ *line }
 
-// notRunning is the error of a directory whose job cannot be reached.
+// notRunning returns the error of a directory whose job cannot be reached.
 func notRunning(dir string, err error) error {
 	return fmt.Errorf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
 		"use its HOLDFAST_GLOBAL): %w", dir, err)
 }
 
-// died is the error of a job whose rank 0 or node daemon died without ending it.
+// died returns the error of a job whose rank 0 or node daemon died without ending it.
 func (k *Contact) died(dir string) error {
 	if k.Daemon {
 		return fmt.Errorf("no running job answers for %s: the node daemon of job %s, process %d on %s, has died; if "+

@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// Fate is what has become of a supervisor that has fallen silent.
+// Fate is the state of a silent supervisor.
 type Fate int
 
 // The fates.
 const (
-	SupervisorUnknown Fate = iota // neither it nor Slurm can be reached: it is we who are cut off, most likely
+	SupervisorUnknown Fate = iota // neither it nor Slurm can be reached: most likely this process is cut off
 	SupervisorLives               // it answers, or has started the program again
 	// it has ended and its node lives, or the job is over or was requeued: Slurm sees to the job
 	SupervisorEnded
@@ -28,7 +28,7 @@ const (
 // GuardStep is the name of the steps in which guards run.
 const GuardStep = "holdfast-guard"
 
-// An Inquiry finds out what has become of a supervisor.
+// An Inquiry finds out the fate of a supervisor.
 type Inquiry struct {
 	Supervisor string // value of config.SupervisorVar
 	Job        string
@@ -46,10 +46,9 @@ const (
 	askEvery  = 500 * time.Millisecond
 )
 
-// Fate asks the supervisor until it answers or the patience is over, then Slurm until
-// that answers or ctx ends. The one who cannot reach the supervisor may be cut off
-// itself, so it does not believe in a death before Slurm has answered and the
-// supervisor, asked once more after that, has not. The text is the reason.
+// Fate asks the supervisor until it answers or the patience is over, then Slurm until that answers or ctx ends. A
+// process that cannot reach the supervisor may be cut off itself. So it assumes a death only if Slurm has answered and
+// the supervisor, asked once more after that, has not. The text is the reason.
 //
 // A node that refuses connections is alive: its Slurm sees that holdfast run has ended,
 // and to the job. It may refuse only while it goes down, so it is asked on
@@ -120,7 +119,7 @@ func (q *Inquiry) bySlurm(ctx context.Context) (Fate, string) {
 	}
 }
 
-// newerStep is a step of the job that began after the one of the ranks that ask, ""
+// newerStep returns a step of the job that began after the one of the ranks that ask, ""
 // if there is none: only the supervisor can have started it. Guards do not count.
 func (q *Inquiry) newerStep(ctx context.Context) string {
 	mine, err := strconv.Atoi(q.Step)
@@ -129,7 +128,7 @@ func (q *Inquiry) newerStep(ctx context.Context) string {
 	}
 	steps, err := q.Client.Steps(ctx, q.Job)
 	if err != nil {
-		return "" // what is not known does not count
+		return "" // unknown values do not count
 	}
 	for _, s := range steps {
 		_, number, _ := strings.Cut(s.ID, ".")

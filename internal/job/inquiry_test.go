@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// frozen is a machine that takes connections and whose processes say nothing; it
+// frozen returns a machine that takes connections and whose processes say nothing; it
 // returns the value of config.SupervisorVar for a supervisor on it.
 func frozen(t *testing.T, value string) string {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 type line struct {
 	conn     net.Conn
 	in       *bufio.Scanner
-	first    []byte        // that was read to find out who calls; nil when it was taken
+	first    []byte        // that was read to identify the caller; nil when it was taken
 	patience time.Duration // of next
 	mu       sync.Mutex    // guards writing
 }
@@ -58,9 +58,8 @@ func (l *line) send(v any) error {
 // Close hangs up; the other side goes on.
 func (l *line) Close() error { return l.conn.Close() }
 
-// patientReader reads what comes within the patience of next. Time in which this
-// process itself stands still, because its job is suspended for one, is no
-// silence of the other side: what has been waited is counted in pieces.
+// patientReader reads bytes that come within the patience of next. Time in which this process itself stands still,
+// because its job is suspended for one, is no silence of the other side: the wait is counted in pieces.
 type patientReader struct{ l *line }
 
 // pieces of the patience.

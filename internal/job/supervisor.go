@@ -38,8 +38,7 @@ type Supervisor struct {
 	serving  sync.WaitGroup
 }
 
-// SetStart sets the number of the start that Var is for: what announces itself from
-// another one is hung up on.
+// SetStart sets the number of the start that Var is for: connections from another start are closed.
 func (s *Supervisor) SetStart(n int) { s.start.Store(int64(n)) }
 
 // Supervise listens for jobs on an interface or address; empty means the network that
@@ -58,9 +57,9 @@ func Supervise(iface string) (*Supervisor, error) {
 	return s, nil
 }
 
-// Var is what a job needs in its environment, as NAME=value. With nodeLost the run
-// before ended because a node was lost: the epoch that it had restored is not to
-// blame for that. With continues an earlier start took a checkpoint: see Supervision.
+// Var returns the variable that a job needs in its environment, as NAME=value. With nodeLost the run before ended
+// because a node was lost: the epoch that it had restored is not to blame for that. With continues an earlier start
+// took a checkpoint: see Supervision.
 func (s *Supervisor) Var(nodeLost, continues bool) string {
 	v := config.SupervisorVar + "=" + s.plane.Addr() + " " + hex.EncodeToString(s.key[:])
 	if nodeLost {
@@ -110,8 +109,8 @@ type Supervised struct {
 	start int // that it says it belongs to; 0: it does not
 }
 
-// Report is what a job says of itself, four times a second and at once when
-// something has changed. With Daemon a node daemon says it, and the program may outlive that.
+// Report is a job's account of itself, four times a second and at once when something has changed. With Daemon a node
+// daemon says it, and the program may outlive that.
 type Report struct {
 	Job       string            `json:"job"`
 	Step      string            `json:"step,omitempty"`  // Slurm's, of this run
@@ -162,7 +161,7 @@ type LostStatus struct {
 	Noticed  int     `json:"noticed"`
 	Observed string  `json:"observed"`
 	Silent   float64 `json:"silent_s"` // before it was noticed; 0 when a connection broke
-	// Aborted is what the rank called Abort with; empty if it did not.
+	// Aborted is the text with which the rank called Abort; empty if it did not.
 	Aborted string `json:"aborted,omitempty"`
 }
 
@@ -203,7 +202,7 @@ func (s *Supervised) Tell(within time.Duration) error {
 	return nil
 }
 
-// An Order is what a supervisor asks.
+// An Order is a request of a supervisor.
 type Order struct {
 	Stop          bool    `json:"stop"`
 	WithinSeconds float64 `json:"within_s,omitempty"`
@@ -211,7 +210,7 @@ type Order struct {
 	Heard         bool    `json:"heard,omitempty"`  // to the first report; asks for nothing
 }
 
-// A Supervision is what the value of config.SupervisorVar says.
+// A Supervision is the value of config.SupervisorVar.
 type Supervision struct {
 	NodeLost bool // the run before ended because a node was lost
 	// Continues is set once the job has taken a checkpoint: this start restores the newest, whatever its settings
@@ -225,7 +224,7 @@ type Supervision struct {
 	key  control.Key
 }
 
-// Address is where the supervisor listens, at which no other does while it lives. "" is that of none.
+// Address returns where the supervisor listens, at which no other does while it lives. "" is that of none.
 func (v *Supervision) Address() string { return v.addr }
 
 // Dial connects to the supervisor.

@@ -8,7 +8,7 @@ import (
 	"sort"
 )
 
-// Owned is what a rank has of an array.
+// Owned is a rank's part of an array.
 type Owned struct {
 	Rank int
 	*Local
@@ -17,10 +17,9 @@ type Owned struct {
 // Check makes sure that the ranks agree on an array and that each element belongs to one of them. The
 // errors are *DiffersError, *HoleError, *OverlapError, *DuplicateError, *ShapeError and *LimitError.
 //
-// Cost: runs of indices between which all ranks' parts are alike are taken together first, dimension by
-// dimension, which is a sort. What is left, one box for each part of a block or block-cyclic
-// distribution, is divided at the median of its edges until each region has one owner: n log² n for n
-// boxes that a plane divides well, never all pairs.
+// Cost: runs of indices between which all ranks' parts are alike are taken together first, dimension by dimension,
+// which is a sort. The rest, one box for each part of a block or block-cyclic distribution, is divided at the median of
+// its edges until each region has one owner. That is n log² n for n boxes that a plane divides well, never all pairs.
 func Check(all []Owned) error {
 	if len(all) == 0 {
 		return nil
@@ -63,7 +62,7 @@ func Check(all []Owned) error {
 	return c.cover()
 }
 
-// same compares what two ranks say of an array.
+// same compares two ranks' declarations of an array.
 func same(a, b *Owned) error {
 	differ := func(what, want, have string) error {
 		return &DiffersError{Array: a.Name, What: what, Ranks: [2]int{a.Rank, b.Rank}, Want: want, Have: have}
@@ -144,7 +143,7 @@ type token [2]uint64
 
 func (t *token) xor(o token) { t[0] ^= o[0]; t[1] ^= o[1] }
 
-// edges are the ends of all runs of the parts in a dimension, in order.
+// edges returns the ends of all runs of the parts in a dimension, in order.
 func (c *check) edges(d int) ([]edge, error) {
 	var edges []edge
 	var total int64

@@ -3,9 +3,9 @@ package layout
 import "slices"
 
 // Cuts says into how small pieces the boxes of a rank may be cut before they are stored one after the other. A reader
-// that wants a part of a box reads whole chunks; where its rows are shorter than chunks, it would read them all, unless
-// what it wants lies together. So a box is cut along the dimensions in which the array is divided, because there
-// another number of ranks divides it differently.
+// that wants a part of a box reads whole chunks. If its rows are shorter than chunks, it would read them all, unless
+// its elements lie together. So a box is cut along the dimensions in which the array is divided, because there another
+// number of ranks divides it differently.
 type Cuts struct {
 	Most  int64 // pieces in a dimension, a power of two; 1: nothing is cut
 	Run   int64 // least bytes that lie together in a piece: shorter ones take too long to copy
@@ -17,7 +17,7 @@ type Cuts struct {
 // DefaultCuts is for chunks of 256 KiB.
 var DefaultCuts = Cuts{Most: 8, Run: 2 << 10, Piece: 2 << 20, Long: 8 << 20, Runs: 1 << 22}
 
-// slower is how many times as large pieces are where a slower dimension is divided, too: who takes a part of that
+// slower is the factor by which pieces are larger if a slower dimension is also divided: a reader of a part of that
 // dimension reads a part of every piece.
 const slower = 4
 
@@ -52,7 +52,7 @@ func (c *Cuts) Cut(a *Array, p *Part, ranks int) []Piece {
 	return pieces
 }
 
-// grid is how many pieces there are in each dimension: as many as allowed, and about as many in each.
+// grid returns how many pieces there are in each dimension: as many as allowed, and about as many in each.
 func (c *Cuts) grid(a *Array, p *Part, shape []int64) []int64 {
 	grid := slices.Repeat([]int64{1}, len(shape))
 	run := make([]int64, len(shape)) // bytes of all that follows an index of the dimension before
@@ -119,7 +119,7 @@ func refine(n int64, s *Span, k, ranks int64) []int64 {
 	return at
 }
 
-// Join puts pieces that follow each other together where they are one box: what Cut cut, most of all.
+// Join puts pieces that follow each other together if they are one box: mostly pieces of Cut.
 func Join(parts []Part) []Part {
 	var out []Part
 	for i := range parts {
@@ -135,7 +135,7 @@ func Join(parts []Part) []Part {
 	return out
 }
 
-// join is the box that two make up; not ok if they do not.
+// join returns the box that two make up; not ok if they do not.
 func join(a, b *Part) (whole Part, ok bool) {
 	if len(a.Spans) != len(b.Spans) {
 		return whole, false

@@ -1,6 +1,6 @@
 package layout
 
-// Even is the part of n indices that place i of p has, when they are divided evenly: runs differ by at most one.
+// Even returns the part of n indices that place i of p has, when they are divided evenly: runs differ by at most one.
 func Even(n, p, i int64) []Span {
 	lo, hi := split(n, p, i), split(n, p, i+1)
 	if lo == hi {
@@ -12,7 +12,7 @@ func Even(n, p, i int64) []Span {
 // split is i*n/p without overflow.
 func split(n, p, i int64) int64 { return n/p*i + n%p*i/p }
 
-// Cyclic is the part of n indices that place i of p has, when blocks of indices are dealt out in turn, as by
+// Cyclic returns the part of n indices that place i of p has, when blocks of indices are dealt out in turn, as by
 // MPI_DISTRIBUTE_CYCLIC.
 func Cyclic(n, p, i, block int64) []Span {
 	if p == 1 && n > 0 {

@@ -8,7 +8,7 @@ import (
 // Region is a box of elements: in dimension d the indices from Start[d] up to, and without, End[d].
 type Region struct{ Start, End []int64 }
 
-// String is the box as NumPy would write it: "[0:4, 2:3]".
+// String returns the box as NumPy would write it: "[0:4, 2:3]".
 func (r Region) String() string {
 	var parts []string
 	for d := range r.Start {
@@ -63,13 +63,13 @@ type DiffersError struct {
 	Have, Want string // of the second rank, of the first
 }
 
-// Error names the array, the ranks and what differs.
+// Error names the array, the ranks and the difference.
 func (e *DiffersError) Error() string {
 	return fmt.Sprintf("array %q: %s %s at rank %d, but %s at rank %d", e.Array, e.What, e.Want, e.Ranks[0], e.Have,
 		e.Ranks[1])
 }
 
-// ShapeError says that what a rank declares cannot be.
+// ShapeError reports an impossible declaration of a rank.
 type ShapeError struct {
 	Array string
 	Rank  int // -1: not known

@@ -12,8 +12,8 @@ import (
 // MaxKeyLen is how many bytes a key that is a string may have.
 const MaxKeyLen = 1024
 
-// Key is what an item of a set is found by: Str in a set with strings, Int in one with integers. Integers without
-// sign are kept as those with one that have the same bits.
+// Key identifies an item of a set: Str in a set with strings, Int in one with integers. Integers without sign are kept
+// as those with one that have the same bits.
 type Key struct {
 	Int int64
 	Str string
@@ -33,7 +33,7 @@ type Item struct {
 // Keyed reports whether the array is a set of items with keys, and has no dimensions.
 func (a *Array) Keyed() bool { return a.Kind == KeyedInt || a.Kind == KeyedString }
 
-// KeyText is a key of the set as people write it.
+// KeyText returns a key of the set as people write it.
 func (a *Array) KeyText(k Key) string {
 	switch {
 	case a.Kind == KeyedString:

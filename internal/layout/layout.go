@@ -3,11 +3,10 @@
 //
 // # Terms
 //
-// A global array has a name, an element type and dimensions; the last dimension varies fastest.
-// A part is what a rank owns of it as one dense local array: the elements whose index in every
-// dimension lies in the part's spans of that dimension. A box has one span in each dimension; the
-// local array of a block-cyclic distribution is a single part with many. All parts of all ranks
-// together hold every element once: Check makes sure of that.
+// A global array has a name, an element type and dimensions; the last dimension varies fastest. A part is a rank's
+// share of it as one dense local array: the elements whose index in every dimension lies in the part's spans of that
+// dimension. A box has one span in each dimension; the local array of a block-cyclic distribution is a single part with
+// many. All parts of all ranks together hold every element once: Check makes sure of that.
 //
 // A set of items has no dimensions: each rank has items, each with a key of its own and a number of
 // elements. Check makes sure that no two items have one key.
@@ -69,19 +68,19 @@ type Array struct {
 // Span is Times runs of Count indices whose beginnings are Stride apart. A single run has Stride 0.
 type Span struct{ Start, Count, Stride, Times int64 }
 
-// Run is a span of a single run.
+// Run returns a span of a single run.
 func Run(start, count int64) Span { return Span{Start: start, Count: count, Times: 1} }
 
-// end is one past the last index.
+// end returns one past the last index.
 func (s *Span) end() int64 { return s.Start + (s.Times-1)*s.Stride + s.Count }
 
-// indices is how many indices the span has.
+// indices returns how many indices the span has.
 func (s *Span) indices() int64 { return s.Times * s.Count }
 
 // Part is a dense local array, by dimension. Spans ascend and do not touch.
 type Part struct{ Spans [][]Span }
 
-// Box is the part with the elements from start on, count in each dimension.
+// Box returns the part with the elements from start on, count in each dimension.
 func Box(start, count []int64) Part {
 	p := Part{Spans: make([][]Span, len(start))}
 	for d := range start {
@@ -90,7 +89,7 @@ func Box(start, count []int64) Part {
 	return p
 }
 
-// Shape is the dimensions of the local array.
+// Shape returns the dimensions of the local array.
 func (p *Part) Shape() []int64 {
 	shape := make([]int64, len(p.Spans))
 	for d, list := range p.Spans {
@@ -101,7 +100,7 @@ func (p *Part) Shape() []int64 {
 	return shape
 }
 
-// Elems is the number of elements.
+// Elems returns the number of elements.
 func (p *Part) Elems() int64 {
 	n := int64(1)
 	for _, s := range p.Shape() {
@@ -110,7 +109,7 @@ func (p *Part) Elems() int64 {
 	return n
 }
 
-// Local is what one rank has of an array.
+// Local is one rank's part of an array.
 type Local struct {
 	Array
 	Parts []Part   // in the order in which they lie in the section
@@ -118,7 +117,7 @@ type Local struct {
 	Items []Item   // of a set: by ascending keys, in the order in which they lie in the section
 }
 
-// Elems is the number of elements that the rank owns.
+// Elems returns the number of elements that the rank owns.
 func (l *Local) Elems() (n int64) {
 	for i := range l.Items {
 		n += l.Items[i].Bytes / l.Elem

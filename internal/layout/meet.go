@@ -7,7 +7,7 @@ type Place struct {
 	Stride []int64
 }
 
-// Dense is the place of a local array without gaps that begins at base.
+// Dense returns the place of a local array without gaps that begins at base.
 func Dense(p *Part, base int64) Place { return Place{base, strides(p.Shape())} }
 
 func strides(shape []int64) []int64 {
@@ -81,7 +81,7 @@ func meet(x, y []Span) (out []shared, err error) {
 	return out, nil
 }
 
-// meeting walks over what two parts have in common, and joins runs that follow each other in both.
+// meeting walks over the common elements of two parts, and joins runs that follow each other in both.
 type meeting struct {
 	at, bt      Place
 	common      [][]shared

@@ -38,7 +38,7 @@ var (
 	MPICH = Launcher{Name: "mpich", Title: "MPICH"}
 )
 
-// Launchers are those that are known, installed or not.
+// Launchers returns those that are known, installed or not.
 func Launchers() []Launcher { return []Launcher{OpenMPI, MPICH} }
 
 // Yielding returns the launcher with ranks that give up their core while they
@@ -75,7 +75,7 @@ func (l Launcher) bin() string {
 	return "mpirun." + l.Name
 }
 
-// Compiler is the command that compiles C with this MPI.
+// Compiler returns the command that compiles C with this MPI.
 func (l Launcher) Compiler() string { return "mpicc." + l.Name }
 
 // A Part is some ranks of a job that run the same command.
@@ -104,7 +104,7 @@ func Environ(more ...string) []string {
 	return append(append(os.Environ(), "HWLOC_COMPONENTS=-opencl"), more...)
 }
 
-// A Job is a command that is run for what it prints.
+// A Job is a command that is run for its output.
 type Job struct {
 	Line  []string
 	Env   []string // added to Environ
@@ -112,13 +112,12 @@ type Job struct {
 	Limit time.Duration // a rank that is lost makes the others hang
 }
 
-// Job is one of this launcher's: so many ranks that run a command.
+// Job returns one of this launcher's: so many ranks that run a command.
 func (l Launcher) Job(ranks int, limit time.Duration, command ...string) Job {
 	return Job{Line: l.Command(nil, Part{ranks, command}), Limit: limit}
 }
 
-// Output runs a job and returns its standard output. Its error has the end of what
-// went to the other.
+// Output runs a job and returns its standard output. Its error has the end of the output to the other.
 func (j Job) Output(ctx context.Context) (string, error) {
 	var out, text bytes.Buffer
 	err := j.run(ctx, &out, &text)
@@ -130,7 +129,7 @@ func (j Job) Output(ctx context.Context) (string, error) {
 	return out.String(), err
 }
 
-// CombinedOutput runs a job and returns what it wrote to standard output and error.
+// CombinedOutput runs a job and returns its standard output and error.
 func (j Job) CombinedOutput(ctx context.Context) (string, error) {
 	var out bytes.Buffer
 	err := j.run(ctx, &out, &out)

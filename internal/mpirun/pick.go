@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Pick returns the launcher of this name, "openmpi" or "mpich", or, for an empty
-// one, the first that is installed. An mpirun without a suffix is taken for what
-// it says that it is.
+// Pick returns the launcher of this name, "openmpi" or "mpich", or, for an empty one, the first that is installed. An
+// mpirun without a suffix is identified by its own output.
 func Pick(name string) (Launcher, error) {
 	var missing []error
 	known := false
@@ -33,7 +32,7 @@ func Pick(name string) (Launcher, error) {
 	return Launcher{}, errors.Join(missing...)
 }
 
-// InPath is the launcher that the command mpirun is.
+// InPath returns the launcher that the command mpirun is.
 func InPath() (Launcher, error) {
 	for _, l := range Launchers() {
 		if l.plain = isPlain(l); l.plain {

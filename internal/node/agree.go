@@ -98,7 +98,7 @@ type namedDir struct {
 	above uint64 // the file system of the directory above, when it was opened
 }
 
-// dirsOf are the directories that this rank looks after: its local one, and at rank 0 the global one.
+// dirsOf returns the directories that this rank looks after: its local one, and at rank 0 the global one.
 func dirsOf(o coordinated.Options, rank int) (dirs []namedDir) {
 	if o.Local != "" {
 		dirs = append(dirs, namedDir{o.Local, fileSystem(filepath.Dir(o.Local))})

@@ -93,7 +93,7 @@ func (d *daemon) firstToLog(s *session, e *coordinated.RanksError) (first bool) 
 	return first
 }
 
-// Address is the socket of a job's daemon; see docs/internals/NODE.md.
+// Address returns the socket of a job's daemon; see docs/internals/NODE.md.
 func Address(key string) string {
 	clean := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
@@ -246,7 +246,7 @@ func exitOf(pid int) <-chan struct{} {
 	return exited
 }
 
-// signalsOf are the signals of an option, whose nil means a default.
+// signalsOf returns the signals of an option, whose nil means a default.
 func signalsOf(set []os.Signal, otherwise ...os.Signal) []os.Signal {
 	if set == nil {
 		return otherwise

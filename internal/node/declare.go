@@ -54,7 +54,7 @@ func (s *session) declare(m wire.Message) error {
 	return err
 }
 
-// protectedDifferently is the error for a name that is protected in another way.
+// protectedDifferently returns the error for a name that is protected in another way.
 func (a *array) protectedDifferently() error {
 	how := map[uint32]string{0: "hf_protect", wire.KindDivided: "hf_protect_global",
 		wire.KindReplicated: "hf_protect_replicated"}
@@ -104,7 +104,7 @@ func (a *array) setBoxes(boxes []wire.Box) (count int64, err error) {
 	return count, l.Fits(-1)
 }
 
-// partOf is a box as layouts have it.
+// partOf returns a box as layouts have it.
 func partOf(box wire.Box) (p layout.Part) {
 	for _, a := range box {
 		if a.Block == 0 {

@@ -31,7 +31,7 @@ func script(list ...wire.Message) (b []byte) {
 	return b
 }
 
-// clientScripts are what clients say, in order or not.
+// clientScripts returns what clients say, in order or not.
 func clientScripts() [][]byte {
 	hello := wire.Message{Type: wire.TypeHello, Size: 1, Flags: wire.HelloElastic, Text: "fuzz"}
 	u := wire.Message{Type: wire.TypeProtect, Array: 1, Elem: 11, Count: 100, Text: "u"}
@@ -99,7 +99,7 @@ func serveFuzz(tb testing.TB) (key string) {
 	return key
 }
 
-// inMemory is a directory whose files cost no disk, where the system has one.
+// inMemory returns a directory whose files cost no disk, where the system has one.
 func inMemory(tb testing.TB) string {
 	dir, err := os.MkdirTemp("/dev/shm", "holdfast-fuzz")
 	if err != nil {

@@ -98,7 +98,7 @@ const (
 // reserved reports whether a name is the daemon's.
 func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
 
-// checkpointers are all that the session has, that of the points last.
+// checkpointers returns all that the session has, that of the points last.
 func (s *session) checkpointers() (list []*coordinated.Proxy) {
 	s.each(func(ck *coordinated.Proxy, _ *arenas) { list = append(list, ck) })
 	return list
@@ -255,9 +255,9 @@ func (n *named) share(global []*array) error {
 	return nil
 }
 
-// sharesOf describes what a rank owns of global arrays: a digest of its dimensions and boxes, and the name, a line
-// each. Checkpoints with a name hold a rank's own elements in the order of its boxes, so that only the same share can
-// be restored from them; those without a name are for others.
+// sharesOf describes a rank's parts of global arrays: a digest of its dimensions and boxes, and the name, a line each.
+// Checkpoints with a name hold a rank's own elements in the order of its boxes, so that only the same share can be
+// restored from them; those without a name are for others.
 func sharesOf(global []*array) []byte {
 	var lines []string
 	for _, a := range global {

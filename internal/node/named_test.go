@@ -160,7 +160,7 @@ func (tr *troupe) all(request func(rank int) wire.Message) []answer {
 	return out
 }
 
-// must is all of a request that succeeds with a code.
+// must returns all of a request that succeeds with a code.
 func (tr *troupe) must(code int32, m wire.Message) uint64 {
 	tr.t.Helper()
 	got := tr.all(func(int) wire.Message { return m })
@@ -212,7 +212,7 @@ func find(name string, most int64) wire.Message {
 	return wire.Message{Type: wire.TypeFind, All: true, Text: name, Version: most, Keep: 100}
 }
 
-// contents are those of a rank in a checkpoint.
+// contents returns the contents of a rank in a checkpoint.
 func contents(seed uint64, rank, n int) []byte {
 	rng := rand.New(rand.NewPCG(seed, uint64(rank)))
 	b := make([]byte, n)

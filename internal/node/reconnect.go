@@ -21,8 +21,8 @@ func (s *session) orphaned() error {
 	return errOrphaned
 }
 
-// localRanks is the answer to a HELLO, once all ranks have connected: 1 for the first rank of this node, and the number
-// of ranks here.
+// localRanks returns the answer to a HELLO, once all ranks have connected: 1 for the first rank of this node, and the
+// number of ranks here.
 func (d *daemon) localRanks(rank int) (first int32, n uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

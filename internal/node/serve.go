@@ -139,7 +139,7 @@ func (s *session) pointResult(err error) (code int32, value uint64, _ error) {
 	return 0, 0, err
 }
 
-// newestEpoch is the last epoch that was cut or given up.
+// newestEpoch returns the last epoch that was cut or given up.
 func newestEpoch(ck *coordinated.Proxy) (e storage.Epoch, err error) {
 	for _, es := range ck.Stats().Epochs {
 		if es.Epoch >= e {

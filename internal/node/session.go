@@ -375,9 +375,9 @@ func (s *session) open() (err error) {
 	return s.conn.write(wire.Done(s.d.localRanks(s.rank.rank)))
 }
 
-// logNotOpened logs why the checkpoints cannot be opened, before any client of the node gets the error: the program
-// may end the job at once, and the log with it. What all ranks know is logged once, on the node of the lowest rank at
-// fault.
+// logNotOpened logs why the checkpoints cannot be opened, before any client of the node gets the error: the program may
+// end the job at once, and the log with it. Errors that all ranks know are logged once, on the node of the lowest rank
+// at fault.
 func (s *session) logNotOpened(err error) {
 	log, all := s.log.With("pid", s.conn.pid), (*coordinated.RanksError)(nil)
 	if errors.As(err, &all) {

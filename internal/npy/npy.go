@@ -16,7 +16,7 @@ var Types = map[string]string{"bool": "|b1", "int8": "|i1", "uint8": "|u1", "int
 	"int32": "<i4", "uint32": "<u4", "int64": "<i8", "uint64": "<u8", "int": "<i8", "uint": "<u8", "float32": "<f4",
 	"float64": "<f8", "complex64": "<c8", "complex128": "<c16"}
 
-// Size is how many bytes an element of a type of Go has that NumPy knows; 0: it does not.
+// Size returns how many bytes an element of a type of Go has that NumPy knows; 0: it does not.
 func Size(elem string) int64 {
 	descr, ok := Types[elem]
 	if !ok {
@@ -130,8 +130,8 @@ const (
 // pieceBytes is how much is copied at a time.
 const pieceBytes = 8 << 20
 
-// Head is the beginning of a file of format 1.0, or of 2.0 if it is long: magic, version, the length of a dictionary,
-// and the dictionary, with spaces up to a multiple of 64 bytes. Elements that are arrays add dimensions.
+// Head returns the beginning of a file of format 1.0, or of 2.0 if it is long: magic, version, the length of a
+// dictionary, and the dictionary, with spaces up to a multiple of 64 bytes. Elements that are arrays add dimensions.
 func Head(t DType, dims []int64) []byte {
 	dims = append(slices.Clone(dims), t.Dims...)
 	dict := fmt.Sprintf("{'descr': %s, 'fortran_order': False, 'shape': %s, }", t.Descr, tuple(dims))

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// area is memory of the program that this process has mapped too: what a mapped buffer
-// shows, or slots. Transfers from and to it are not copied on the way.
+// area is memory of the program that this process has also mapped: the contents of a mapped buffer, or slots. Transfers
+// from and to it are not copied on the way.
 type area struct {
 	number uint64
 	file   *os.File
@@ -184,7 +184,7 @@ type issued struct {
 	event  *gpustate.Event
 }
 
-// count is how many pieces there are; the last one may be shorter.
+// count returns how many pieces there are; the last one may be shorter.
 func (p *pieces) count() int { return (p.place.region[0] + wire.SlotBytes - 1) / wire.SlotBytes }
 
 func (p *pieces) slot(number int) *slot { return &p.slots[number%len(p.slots)] }

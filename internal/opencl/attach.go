@@ -89,7 +89,7 @@ func (s *Server) restoreWorld(w *world, contents []byte) error {
 	return nil
 }
 
-// before is the error that something had before the program was resumed.
+// before returns the error that something had before the program was resumed.
 func before(status int32) error {
 	if status == clSuccess {
 		return nil
@@ -124,7 +124,7 @@ func (h *handler) makeAgain(o keptObject, contents []byte) error {
 	return nil
 }
 
-// refused is the error of a reply.
+// refused returns the error of a reply.
 func refused(r *reply) error {
 	m := &wire.Request{Body: r.body}
 	return coded(r.status, fmt.Sprintf("%s (error %d of OpenCL)", m.Bytes(), r.status))
@@ -277,7 +277,7 @@ func (s *Server) beginAnswer(c *connection, o *owed) error {
 	return nil
 }
 
-// letGo releases what only commands need.
+// letGo releases objects that only commands need.
 func (s *Server) letGo(w *world) {
 	h := &handler{Server: s, conn: nowhere{}}
 	for _, id := range w.Released {

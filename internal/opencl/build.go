@@ -19,11 +19,11 @@ type program struct {
 
 	mu        sync.Mutex
 	on        []*gpustate.Program // by the context's devices, nil where it is not built
-	texts     []text              // what each was built from
+	texts     []text              // the sources of each build
 	functions map[string]function // that were asked about, by name
 }
 
-// text is what a device builds.
+// text is the source that a device builds.
 type text struct{ Source, Options string }
 
 // Questions in OpenCL's numbers.
@@ -32,8 +32,7 @@ const (
 	programBuildLog    = 0x1183
 )
 
-// argInfo makes platforms keep what clGetKernelArgInfo returns, by which the library knows
-// handles from numbers.
+// argInfo makes platforms keep the answers of clGetKernelArgInfo, by which the library knows handles from numbers.
 const argInfo = "-cl-kernel-arg-info"
 
 func withArgInfo(options string) string {
@@ -64,13 +63,13 @@ func readBuilding(m *wire.Request) (b building) {
 	return b
 }
 
-// source is what gpustate builds, and the options for that. A program that is linked from one
-// source is built at once, so that it can go to devices without a linker.
+// source returns the source that gpustate builds, and its options. A program that is linked from one source is built at
+// once, so that it can go to devices without a linker.
 func (b *building) source() (text, options string, err error) {
 	switch {
 	case b.form == wire.Program || b.form == wire.Linked && len(b.units) == 1 && b.options == "":
 		return b.units[0].Source, b.units[0].Options, nil
-	case b.form == wire.Object: // a library takes what no program may have: undefined names
+	case b.form == wire.Object: // a library may have undefined names, which no program may have
 		options = "-create-library"
 	default:
 		options = b.options
@@ -79,7 +78,7 @@ func (b *building) source() (text, options string, err error) {
 	return text, options, err
 }
 
-// failure is the code of a build that failed.
+// failure returns the code of a build that failed.
 func (b *building) failure(err error) int32 {
 	code := codeOf(err)
 	if code == clInvalidOperation && b.form != wire.Program {
@@ -164,7 +163,7 @@ func (h *handler) build(m *wire.Request) (*reply, error) {
 	return r, h.enter(nil, id, o)
 }
 
-// newProgram is a program that no device has.
+// newProgram returns a program that no device has.
 func newProgram(c *clContext) *program {
 	o := &program{ctx: c, on: make([]*gpustate.Program, len(c.devices)), texts: make([]text, len(c.devices)),
 		functions: map[string]function{}}
@@ -174,7 +173,7 @@ func newProgram(c *clContext) *program {
 	return o
 }
 
-// keptBuilds is the program whose builds for other devices another one is to have, nil for none.
+// keptBuilds returns the program whose builds for other devices another one is to have, nil for none.
 func (h *handler) keptBuilds(m *wire.Request, c *clContext) *program {
 	number := m.U64()
 	if number == 0 {
@@ -211,14 +210,14 @@ func (p *program) giveTo(o *program) {
 	}
 }
 
-// builds are what there is of the program on each device of its context.
+// builds returns the program's builds on the devices of its context.
 func (p *program) builds() []*gpustate.Program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.on)
 }
 
-// buildOn builds on one device; log is what the program reads as the build's.
+// buildOn builds on one device; the program reads log as the build's.
 func buildOn(dev *gpustate.Device, text, options string) (p *gpustate.Program, log string, err error) {
 	if text == "" { // a source without a kernel, where gpustate sees none
 		text = "\n"
@@ -234,7 +233,7 @@ func buildOn(dev *gpustate.Device, text, options string) (p *gpustate.Program, l
 	return p, strings.TrimRight(string(b), "\x00"), nil
 }
 
-// names are those of the kernels.
+// names returns the names of the kernels.
 func (p *program) names() []string {
 	builds := slices.DeleteFunc(p.builds(), func(one *gpustate.Program) bool { return one == nil })
 	if len(builds) == 0 {
@@ -248,7 +247,7 @@ func (p *program) names() []string {
 	return strings.Split(text, ";")
 }
 
-// logOf is what a program reads as the log of a failed build.
+// logOf returns the text that a program reads as the log of a failed build.
 func logOf(err error) string {
 	if b, ok := errors.AsType[*gpustate.BuildError](err); ok && strings.TrimSpace(b.Log) != "" {
 		return strings.TrimRight(b.Log, "\x00")
@@ -296,27 +295,27 @@ const (
 	accessWriteOnly = 0x11A1
 )
 
-// function is what a program says of a kernel in it.
+// function describes a kernel of a program.
 type function struct {
 	args       []parameter
 	attributes string // as the device returns them
 	fixed      [3]int // the work-group that it was compiled for; 0: none
 }
 
-// parameter is what the source says of an argument.
+// parameter describes an argument by the source.
 type parameter struct {
 	address uint32 // space, 0 where it is not known
 	takes   uint32 // what handles
 	bytes   uint32 // of a number or a vector, 0 for all else
 }
 
-// imageType is what OpenCL C calls images.
+// imageType matches OpenCL C's names of image types.
 var imageType = regexp.MustCompile(`^image[123]d(_[a-z]+)*_t$`)
 
 // numberType is a number or a vector of OpenCL C.
 var numberType = regexp.MustCompile(`^(char|uchar|short|ushort|half|int|uint|float|long|ulong|double)(2|3|4|8|16)?$`)
 
-// numberBytes is the size of a number or a vector, which devices ask of its argument, 0 for other types.
+// numberBytes returns the size of a number or a vector, which devices ask of its argument, 0 for other types.
 func numberBytes(name string) uint32 {
 	m := numberType.FindStringSubmatch(name)
 	if m == nil {

@@ -22,7 +22,7 @@ const maxDevices = 64
 // release lets go of nothing: the objects of a context are released one by one.
 func (c *clContext) release() error { return nil }
 
-// index is the place of a device in the context, -1 if it is not there.
+// index returns the place of a device in the context, -1 if it is not there.
 func (c *clContext) index(d *device) int { return slices.Index(c.devices, d) }
 
 // place is index for a request that names both: it fails if the device is not there.

@@ -81,7 +81,7 @@ func rank(i gpustate.Info) int {
 	return 2
 }
 
-// at is the device of a number that the program was given.
+// at returns the device of a number that the program was given.
 func (d *devices) at(n uint64) (*device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -91,7 +91,7 @@ func (d *devices) at(n uint64) (*device, error) {
 	return d.list[n], nil
 }
 
-// next is the device whose number is next in a request.
+// next returns the device whose number is next in a request.
 func (d *devices) next(m *wire.Request) *device { return d.of(m, m.U64()) }
 
 // of is at for a request, which keeps the error.
@@ -184,7 +184,7 @@ func (d *devices) watchOne() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.watched > 0 && d.lost == d.watched {
-		d.over = nil // who waits from now on has hope
+		d.over = nil // waits from now on may succeed
 	}
 	d.watched++
 }
@@ -197,7 +197,7 @@ func (d *devices) loseOne() {
 	}
 }
 
-// own is what the device says of itself. At the first question all are asked.
+// own returns the device's answer about itself. At the first question all are asked.
 func (d *device) own(param uint32) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

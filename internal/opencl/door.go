@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DoorPrefix is what the abstract sockets of commands begin with that serve programs; the program's process number
+// DoorPrefix begins the names of the abstract sockets of commands that serve programs; the program's process number
 // follows.
 const DoorPrefix = "@holdfast-opencl-"
 
 // doorVersion is that of Ask and Answer.
 const doorVersion = 2
 
-// Ask is what a command is asked to do with its program.
+// Ask is a request to a command about its program.
 type Ask struct {
 	Version int     `json:"version"`
 	Do      string  `json:"do"`             // state, pause, resume or image
@@ -31,7 +31,7 @@ type Ask struct {
 	Devices string  `json:"devices,omitempty"`
 }
 
-// Answer is what came of it.
+// Answer is the result.
 type Answer struct {
 	State string `json:"state"` // running or paused
 	Bytes int64  `json:"bytes"` // of contents that went from the devices, or to them
@@ -47,7 +47,7 @@ type Answer struct {
 
 // door is where the command that serves a program takes requests to pause it.
 type door struct {
-	mu       sync.Mutex // held by who changes the state
+	mu       sync.Mutex // held while the state changes
 	listener *net.UnixListener
 	paused   *kept
 	since    time.Time // when it was paused
@@ -82,7 +82,7 @@ func (s *Server) openDoor() {
 // visitTime is how long a visitor may take to ask.
 const visitTime = 10 * time.Second
 
-// visit does what one visitor asks for.
+// visit serves one visitor.
 func (s *Server) visit(c *net.UnixConn) {
 	defer c.Close()
 	who, err := handshake.Peer(c)
@@ -110,14 +110,14 @@ func (s *Server) visit(c *net.UnixConn) {
 	case answer.Error != "":
 	case a.Do == "resume":
 		s.opt.Leave()
-	case a.Do == "pause" && err != nil: // who asked for it has ended
+	case a.Do == "pause" && err != nil: // the process that asked for it has ended
 		if s.resume("") == nil {
 			s.opt.Leave()
 		}
 	}
 }
 
-// do does what is asked for; the door is held.
+// do carries out the request; the door is held.
 func (s *Server) do(a Ask) (Answer, error) {
 	if a.Version != doorVersion {
 		return Answer{}, fmt.Errorf("it is served by a command of another release (version %d, want %d)", doorVersion,
@@ -160,7 +160,7 @@ func (s *Server) watchPaused() {
 		}
 	}
 	s.finish(nil)
-	s.goOn() // who waits at the gate finds that out
+	s.goOn() // waits at the gate notice that
 }
 
 // gone reports whether the program has ended, and waits up to some milliseconds for that.
@@ -190,7 +190,7 @@ func (s *Server) resume(devices string) error {
 	return err
 }
 
-// files are what Next takes, and how many of them are areas. release must be called.
+// files returns the files for Next, and how many of them are areas. release must be called.
 func (s *Server) files() (files []*os.File, areas int, release func(), err error) {
 	var own []*os.File
 	dupOf := func(c interface{ File() (*os.File, error) }) {

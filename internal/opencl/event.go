@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// event is what a command comes to. It is issued when gpustate has its commands, or when
-// there is nothing to wait for any more.
+// event is the outcome of a command. It is issued when gpustate has its commands, or when there is nothing to wait for
+// any more.
 type event struct {
 	id     uint64
 	dev    *device // of its queue, nil of user events
@@ -42,7 +42,7 @@ var always = func() chan struct{} {
 	return c
 }()
 
-// issuedEvent is the event of a command that was issued, or failed to be.
+// issuedEvent returns the event of a command that was issued, or failed to be.
 func issuedEvent(id uint64, d *device, part *gpustate.Event, err error) *event {
 	e := &event{id: id, dev: d, issued: always, err: err}
 	e.once.Do(func() {}) // it is not issued again
@@ -53,7 +53,7 @@ func issuedEvent(id uint64, d *device, part *gpustate.Event, err error) *event {
 	return e
 }
 
-// issue says what the event consists of, or why it failed. The first call counts.
+// issue sets the parts of the event, or the cause of its failure. The first call counts.
 func (e *event) issue(parts []*gpustate.Event, err error) bool { return e.issueHeld(parts, err, 0) }
 
 // issueHeld is issue for a command that was kept back until now.
@@ -140,7 +140,7 @@ const (
 	stateQueued    = 3
 )
 
-// status is the command's state, or its error.
+// status returns the command's state, or its error.
 func (e *event) status() int32 {
 	done, err := e.done()
 	switch {
@@ -156,7 +156,7 @@ func (e *event) status() int32 {
 	return stateQueued
 }
 
-// times are the moments of the command: from when its first part began to the end of the last. One that was kept
+// times returns the moments of the command: from when its first part began to the end of the last. One that was kept
 // back was queued by the program before the device had it.
 func (e *event) times() (t [4]uint64, err error) {
 	if e.before != nil {

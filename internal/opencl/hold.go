@@ -56,7 +56,7 @@ func (h *holding) sweep() {
 	h.list = slices.DeleteFunc(h.list, func(o *owed) bool { return !o.kept() && o.heard() })
 }
 
-// owed are those that are not over.
+// owed returns those that are not over.
 func (h *holding) owed() []*owed {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Server) complete(wait time.Duration) error {
 	}
 }
 
-// queues are the program's.
+// queues returns the program's.
 func (s *Server) queues() (list []*queue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *Server) hold(wait time.Duration) (*kept, error) {
 	return k, nil
 }
 
-// holdable is the reason why the program cannot be paused, nil for none.
+// holdable returns the reason why the program cannot be paused, nil for none.
 func (s *Server) holdable() error {
 	if s.ring == nil || s.ring.lost.Load() != 0 {
 		return errors.New("it has lost a device")
@@ -215,7 +215,7 @@ type owed struct {
 	args   []argument // of then
 	area   *area      // that is to end
 
-	tells func() bool // what the program has still to hear waits for a command that is kept back; nil: nothing is owed
+	tells func() bool // the program's answer waits for a command that is kept back; nil: none is owed
 	told  *atomic.Bool
 	reply bool // the program waits for the reply
 }
@@ -230,7 +230,7 @@ func (o *owed) reset() {
 // begun notes the event of the command that a request has begun.
 func (h *handler) begun(e *event) { h.now.event = e }
 
-// owe notes that news of a request follow its reply. It returns what ends that.
+// owe notes that news of a request follow its reply. It returns the function that ends that.
 func (h *handler) owe(stuck func() bool) (told func()) {
 	done := &atomic.Bool{}
 	h.now.tells, h.now.told = stuck, done
@@ -274,7 +274,7 @@ func (o *owed) kept() bool { return o.event != nil && !o.event.isIssued() }
 
 func (o *owed) heard() bool { return o.told == nil || o.told.Load() }
 
-// request is the request again, as it came.
+// request returns the request again, as it came.
 func (o *owed) request() *wire.Request {
 	return &wire.Request{Op: o.op, Body: o.body, Bulk: uint64(len(o.bulk)), Last: o.slot}
 }

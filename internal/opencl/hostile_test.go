@@ -295,7 +295,7 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// inRing is a request as the ring has it.
+// inRing returns a request as the ring has it.
 func inRing(op uint32, slot uint64, body []byte) []byte {
 	b := append(wire.Header(len(body), op, 0, slot), body...)
 	return append(b, make([]byte, -len(b)&7)...)

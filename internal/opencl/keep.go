@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept is what a paused program has, in a file of memory, for the next process that serves it: the contents, each from
+// kept has a paused program's state, in a file of memory, for the next process that serves it: the contents, each from
 // a multiple of 4096 bytes on, a world as JSON, u32 CRC-32C of that, u64 bytes of it.
 type kept struct {
 	file     *os.File
@@ -35,7 +35,7 @@ type world struct {
 	Ring       uint64 // bytes read
 	LastArea   uint64
 	Areas      []keptArea
-	Objects    []keptObject // contexts, queues, memory, samplers, each behind what it is made on
+	Objects    []keptObject // contexts, queues, memory, samplers, each after the object that it is made on
 	Programs   []keptProgram
 	Kernels    []keptKernel
 	Events     []keptEvent
@@ -57,7 +57,7 @@ type keptObject struct {
 	Body    []byte
 	At      int64 // of the contents, 0: none
 	Bytes   int
-	Failed  int32 // of queues: what the next finish reports
+	Failed  int32 // of queues: the result that the next finish reports
 	Barrier int32 // of queues: the error of the last barrier
 }
 
@@ -98,7 +98,7 @@ type keptRequest struct {
 	Args       []keptArg
 }
 
-// collector gathers what is to be kept: what the program has, and what its commands have that are kept back.
+// collector gathers the objects to keep: the program's, and those of its commands that are kept back.
 type collector struct {
 	s        *Server
 	requests []*owed
@@ -302,7 +302,7 @@ func (c *collector) args(list []argument) (args []keptArg) {
 	return args
 }
 
-// released notes what the program has released and its commands need.
+// released notes objects that the program has released and its commands need.
 func (c *collector) released(w *world) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -328,7 +328,7 @@ func (c *collector) released(w *world) {
 	}
 }
 
-// allAreas are the areas, also those that are to end, in the order of their numbers.
+// allAreas returns the areas, also those that are to end, in the order of their numbers.
 func (c *collector) allAreas() []*area {
 	a := &c.s.areas
 	a.mu.Lock()
@@ -354,7 +354,7 @@ func (c *collector) areas(w *world, all []*device) {
 	}
 }
 
-// page is what contents begin at a multiple of.
+// page divides the beginnings of contents.
 const page = 4096
 
 // write writes the file: the contents go from the devices into it without another copy.
@@ -376,7 +376,7 @@ func (c *collector) write(w *world, k *kept) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = unix.Munmap(b) }() // what it shows stays in the file
+		defer func() { _ = unix.Munmap(b) }() // its contents stay in the file
 		for _, o := range w.Objects {
 			if o.Bytes == 0 {
 				continue
@@ -419,7 +419,7 @@ func (m *mem) contents(b []byte) error {
 
 var errKept = errors.New("the state of the paused program is damaged")
 
-// readWorld reads what write has written, and checks it. The contents are mapped; the caller unmaps them.
+// readWorld reads the result of write, and checks it. The contents are mapped; the caller unmaps them.
 func readWorld(f *os.File) (w *world, contents []byte, err error) {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -26,14 +26,14 @@ type kernel struct {
 	version int        // how often one was set
 }
 
-// argument is what an argument of a kernel was set to; one that was not has nothing.
+// argument is the value of a kernel's argument; one that was never set has none.
 type argument struct {
 	value   any // the same on each device
 	m       *mem
 	sampler *sampler
 }
 
-// on gives what gpustate takes on a device of the context, nil for an argument that is not set.
+// on returns the value for gpustate on a device of the context, nil for an argument that is not set.
 func (a argument) on(i int) any {
 	switch {
 	case a.m != nil:
@@ -44,7 +44,7 @@ func (a argument) on(i int) any {
 	return a.value
 }
 
-// held is the object that the argument is.
+// held returns the object that the argument is.
 func (a argument) held() *held {
 	switch {
 	case a.m != nil:
@@ -105,7 +105,7 @@ func (p *program) newKernel(name string) (o *kernel, f function, err error) {
 	return o, f, nil
 }
 
-// first is the first device that has the kernel.
+// first returns the first device that has the kernel.
 func (k *kernel) first() int {
 	return slices.IndexFunc(k.on, func(one *gpustate.Kernel) bool { return one != nil })
 }
@@ -180,7 +180,7 @@ func (k *kernel) set(index int, a argument) error {
 	return nil
 }
 
-// argument reads what an argument of a kernel is to be.
+// argument reads the new value of a kernel's argument.
 func (h *handler) argument(m *wire.Request) (a argument) {
 	switch kind, number, value := m.U32(), m.U64(), m.Bytes(); kind {
 	case wire.ArgMem:
@@ -248,14 +248,14 @@ type workItems struct {
 	group                 int  // work-items of a work-group, up to 2^62; 1 if the device chooses
 }
 
-// groupSize is what local is in three dimensions.
+// groupSize returns local in three dimensions.
 func (w *workItems) groupSize() [3]int {
 	size := [3]int{1, 1, 1}
 	copy(size[:], w.local[:w.dims])
 	return size
 }
 
-// read reads what is launched.
+// read reads a launch.
 func (w *workItems) read(m *wire.Request) {
 	dims, chosen := m.U32(), m.U32()
 	if dims < 1 || dims > 3 {
@@ -390,7 +390,7 @@ func (h *handler) launchOf(q *queue, k *kernel, w workItems, c *command) (*reply
 	return h.enqueue(q, c)
 }
 
-// uses are the memory objects of a launch. Unless the source declares it read-only, it
+// uses returns the memory objects of a launch. Unless the source declares it read-only, it
 // counts as written. A context of one device needs none.
 func (k *kernel) uses(args []argument) (list []use) {
 	if len(k.on) == 1 {

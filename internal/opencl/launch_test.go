@@ -227,14 +227,14 @@ func (s *benched) do(op uint32, fields ...any) {
 	}
 }
 
-// message is a request as it is in the ring.
+// message returns a request as it is in the ring.
 func message(op uint32, fields ...any) []byte {
 	body := pack(fields...)
 	b := append(wire.Header(len(body), op, 0, 0), body...)
 	return append(b, make([]byte, -len(b)&7)...)
 }
 
-// launchOf is a launch of one work-item on a queue, without an event.
+// launchOf returns a launch of one work-item on a queue, without an event.
 func launchOf(queue int) []byte {
 	return message(wire.OpLaunch, uint64(queue), uint64(0), []uint64{}, uint64(benchKernel), uint32(1), uint32(1),
 		uint64(0), uint64(1), uint64(1))
@@ -289,7 +289,7 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, which other work on the machine changes less than the time
+// cpuTime returns what this process has used, which other work on the machine changes less than the time
 // that passed.
 func cpuTime() time.Duration {
 	var u unix.Rusage

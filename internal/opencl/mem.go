@@ -27,7 +27,7 @@ func (m *mem) bytes() int { return m.on(0).Bytes() }
 // restored reports whether a restore gave the object its bytes: its first ones are not written then.
 func (m *mem) restored() bool { return m.on(0).Restored() }
 
-// on is the object on a device of the context.
+// on returns the object on a device of the context.
 func (m *mem) on(i int) interface {
 	Bytes() int
 	Restored() bool
@@ -55,9 +55,9 @@ func (m *mem) initialize(b []byte) error {
 	return q.WriteImage(m.imgs[0], m.imgs[0].Whole(), b)
 }
 
-// shared is what the devices of a context know of one memory object's bytes. Each device has
-// a copy of its own; a command on a device brings the bytes there first. As OpenCL demands it,
-// programs order the commands of different devices by events, or wait.
+// shared is the knowledge of a context's devices about one memory object's bytes. Each device has a copy of its own; a
+// command on a device brings the bytes there first. As OpenCL demands it, programs order the commands of different
+// devices by events, or wait.
 type shared struct {
 	mu      sync.Mutex
 	current []bool // by the context's devices: the copy has the bytes; nil: all do
@@ -70,7 +70,7 @@ type use struct {
 	writes bool
 }
 
-// makeCurrent copies the bytes of what a command uses to its device, if another one has written them.
+// makeCurrent copies the bytes that a command uses to its device, if another one has written them.
 func (u use) makeCurrent(on *device, srv *Server, e *event) error {
 	root, c := u.m.root, u.m.ctx
 	if len(c.devices) == 1 {
@@ -109,7 +109,7 @@ func (m *mem) copyTo(to, from int, s *Server) error {
 	if w := m.shared.writer; w != nil && w.isIssued() {
 		if err := s.wait(w); errors.Is(err, gpustate.ErrClosed) || errors.Is(err, gpustate.ErrDeviceLost) {
 			return err
-		} // the bytes of another command that failed are what they are
+		} // the bytes of another command that failed are undefined
 	}
 	dst, err := m.ctx.open[to].Queue(ownQueue)
 	if err != nil {

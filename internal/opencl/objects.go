@@ -118,7 +118,7 @@ func (h *handler) createContext(m *wire.Request) (*reply, error) {
 	return done, h.enter(m, id, c)
 }
 
-// notOpened is the error of a device that cannot be opened: a server that does not answer has no
+// notOpened returns the error of a device that cannot be opened: a server that does not answer has no
 // code of OpenCL's.
 func notOpened(err error) error {
 	if codeOf(err) == clOutOfResources {
@@ -195,7 +195,7 @@ func (p *place) insideBox(size int) bool {
 	return p.slice >= p.row*p.region[1]
 }
 
-// bytes is how many bytes lie there.
+// bytes returns how many bytes lie there.
 func (p *place) bytes() int {
 	n := p.region[0] * p.region[1] * p.region[2]
 	if p.form == wire.Pixels {
@@ -206,7 +206,7 @@ func (p *place) bytes() int {
 
 func (p *place) pixels() gpustate.Region { return gpustate.Region{Origin: p.origin, Size: p.region} }
 
-// layout is where the rows of a place begin.
+// layout returns where the rows of a place begin.
 func (p *place) layout() gpustate.Layout {
 	return gpustate.Layout{Off: p.origin[0], Row: p.row, Slice: p.slice}.At(0, p.origin[1], p.origin[2])
 }
@@ -235,8 +235,7 @@ func (p *place) move(to *queue, b []byte, write bool, after []*gpustate.Event) (
 	return q.ReadAsync(buf, p.origin[0], b, after...)
 }
 
-// holding says what a command uses, and keeps that until the command, which may be kept back,
-// is issued.
+// holding lists the objects of a command, and keeps them until the command, which may be kept back, is issued.
 func (c *command) holding(list ...use) {
 	c.uses = list
 	for _, u := range list {

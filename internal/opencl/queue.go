@@ -24,10 +24,10 @@ type queue struct {
 	left    chan struct{}   // made when the program releases it, closed when it is gone; the server's mu guards it
 
 	mu      sync.Mutex
-	backlog []*command          // of an ordered queue: what is kept back, in order
+	backlog []*command          // of an ordered queue: the commands that are kept back, in order
 	issuing bool                // a goroutine issues the backlog
 	pending map[*event]struct{} // of a queue out of order: commands that may not be complete
-	barrier *event              // as above: what later commands wait for
+	barrier *event              // as above: the events that later commands wait for
 	last    *event              // the newest command that may not be issued
 	newest  *event              // of an ordered queue: of the command issued last, nil if the program has none
 	failed  error               // of a command whose error no reply carried
@@ -46,7 +46,7 @@ type command struct {
 	queue *queue // set when it is kept back
 	deps  []*event
 	uses  []use
-	// run issues it, after these; what it consists of may be nothing when it is complete.
+	// run issues it, after these; its parts may be none when it is complete.
 	run func(after []*gpustate.Event) ([]*gpustate.Event, error)
 	// refused is called instead of run where it is not to be issued; may be nil.
 	refused func()
@@ -57,7 +57,7 @@ type command struct {
 	kept time.Time // since when it is kept back
 }
 
-// parts are what a command of one part consists of.
+// parts returns the parts of a command of one part.
 func parts(e *gpustate.Event, err error) ([]*gpustate.Event, error) {
 	if err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func parts(e *gpustate.Event, err error) ([]*gpustate.Event, error) {
 	return []*gpustate.Event{e}, nil
 }
 
-// enqueue issues a command, or keeps it back where it has to wait for what is not issued. An
-// error is that of a command that was issued at once.
+// enqueue issues a command, or keeps it back if it has to wait for a command that is not issued. An error is that of a
+// command that was issued at once.
 func (q *queue) enqueue(c *command) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -146,7 +146,7 @@ func (q *queue) forgetComplete() {
 	}
 }
 
-// allPending are the commands of a queue out of order that may not be complete.
+// allPending returns the commands of a queue out of order that may not be complete.
 func (q *queue) allPending() (list []*event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,7 +157,7 @@ func (q *queue) allPending() (list []*event) {
 	return list
 }
 
-// issueBacklog issues what is kept back, each when all that it waits for is issued.
+// issueBacklog issues the commands that are kept back, each when all that it waits for is issued.
 func (q *queue) issueBacklog() {
 	for {
 		q.mu.Lock()
@@ -173,7 +173,7 @@ func (q *queue) issueBacklog() {
 	}
 }
 
-// issue issues a command when what it waits for is issued.
+// issue issues a command when the commands that it waits for are issued.
 func (c *command) issue(q *queue) error {
 	if c.release != nil {
 		defer c.release()

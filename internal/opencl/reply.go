@@ -27,7 +27,7 @@ func (r *reply) text(s string)  { r.bytes([]byte(s)) }
 // done is the empty reply. It is never changed.
 var done = &reply{}
 
-// failed is the reply for a call that failed; what is impossible ends the service.
+// failed returns the reply for a call that failed; an impossible request ends the service.
 func failed(err error) (*reply, error) {
 	if errors.Is(err, wire.ErrProtocol) {
 		return nil, err
@@ -37,7 +37,7 @@ func failed(err error) (*reply, error) {
 	return r, nil
 }
 
-// answered is the reply with an answer, or with the error of the question.
+// answered returns the reply with an answer, or with the error of the question.
 func answered(b []byte, err error) (*reply, error) {
 	if err != nil {
 		return failed(err)
@@ -96,7 +96,7 @@ var conditions = []struct {
 	{gpustate.ErrUnsupported, clInvalidOperation},
 }
 
-// codeOf is the error of OpenCL for one of gpustate, clSuccess for none.
+// codeOf returns the error of OpenCL for one of gpustate, clSuccess for none.
 func codeOf(err error) int32 {
 	if err == nil {
 		return clSuccess

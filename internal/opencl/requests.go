@@ -73,7 +73,7 @@ func (h *handler) deviceInfo(m *wire.Request) (*reply, error) {
 	return answered(d.ask(param))
 }
 
-// commandOf reads what all commands begin with.
+// commandOf reads the common beginning of all commands.
 func (h *handler) commandOf(m *wire.Request) (q *queue, id uint64, deps []*event) {
 	q, id, deps = next[*queue](h, m), m.U64(), h.eventsOf(m)
 	for _, d := range deps {
@@ -99,7 +99,7 @@ func (h *handler) enqueue(q *queue, c *command) (*reply, error) {
 	return h.outcome(q, c.event.id, q.enqueue(c))
 }
 
-// outcome is the reply for a command that was issued, or failed when it was to be. If the
+// outcome returns the reply for a command that was issued, or failed when it was to be. If the
 // program gets no error, the event has it, and without one the queue.
 func (h *handler) outcome(q *queue, id uint64, err error) (*reply, error) {
 	if err == nil {

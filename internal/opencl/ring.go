@@ -24,9 +24,9 @@ type requestRing struct {
 	awake   shm.Awake
 	awaited atomic.Int32 // answers that the program waits for
 
-	mu    sync.Mutex // held by who carries out requests, as all below
+	mu    sync.Mutex // held while requests are carried out, as all below
 	in    shm.RingReader
-	again wire.Request // what take gives of operations that keep nothing of it
+	again wire.Request // the result of take for operations that keep nothing of it
 }
 
 // newRing maps the memory, which cannot shrink.
@@ -94,7 +94,7 @@ func (r *requestRing) word(at int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.mem[at]))
 }
 
-// answer fills a reply slot and wakes who waits for it.
+// answer fills a reply slot and wakes the thread that waits for it.
 func (r *requestRing) answer(slot uint64, status int32, deliveries uint64) {
 	at := wire.RingReplies + int(slot)*wire.RingSlot
 	state := r.word(at)
@@ -118,7 +118,7 @@ func (r *requestRing) soon() bool {
 	taken := r.in.Count() // a connection's request may take more, which only ends this earlier
 	r.mu.Unlock()
 	if r.asked() {
-		runtime.Gosched() // to who answers
+		runtime.Gosched() // to the thread that answers
 	}
 	return r.awake.Wait(moment, func() bool { return r.in.Beyond(taken) }, r.asked)
 }

@@ -65,7 +65,7 @@ func Resume(ctx context.Context, control *net.UnixConn, opt Options, files []*os
 	return s.run(ctx, w)
 }
 
-// run serves a program until it ends, at first what was not over when it was paused, if it was.
+// run serves a program until it ends. If it was paused, the requests that were not over come first.
 func (s *Server) run(ctx context.Context, w *world) error {
 	stop := context.AfterFunc(ctx, func() { s.finish(ctx.Err()) })
 	defer stop()
@@ -90,7 +90,7 @@ func (s *Server) run(ctx context.Context, w *world) error {
 	return s.why
 }
 
-// close releases what a server has that is finished.
+// close releases everything of a finished server.
 func (s *Server) close() {
 	s.tasks.Wait()
 	s.devices.close()
@@ -119,7 +119,7 @@ func (s *Server) accept() error {
 	}
 }
 
-// acceptOne takes what is there.
+// acceptOne takes a waiting connection.
 func (s *Server) acceptOne(oob []byte) error {
 	var b [1]byte
 	n, oobn, flags, _, err := s.control.ReadMsgUnix(b[:], oob)
@@ -284,7 +284,7 @@ func (s *Server) forget(m *wire.Request) error {
 // are only a status.
 var operations, ringOperations table
 
-// table has what carries out an operation at its number.
+// table has the function of each operation at its number.
 type table [wire.OpCloneKernel + 1]func(*handler, *wire.Request) (*reply, error)
 
 // of is nil for an operation that is not in the table.
@@ -365,7 +365,7 @@ func (s *Server) drainAll() error {
 	}
 }
 
-// drain carries out what was put into the ring before a position.
+// drain carries out the operations in the ring before a position.
 func (s *Server) drain(to uint64) error {
 	r := s.ring
 	r.mu.Lock()

@@ -16,9 +16,9 @@
 //
 // # Promises
 //
-// What a program sends is checked before it is used: an impossible message ends the service
-// of that program, which has a server of its own. When the program ends, so does the server,
-// and with it all that the program had. docs/internals/OPENCL.md, chapter "The wire", has each message.
+// A program's messages are checked before use: an impossible one ends the service of that program, which has a server
+// of its own. When the program ends, so does the server, and with it all that the program had.
+// docs/internals/OPENCL.md, chapter "The wire", has each message.
 package opencl
 
 import (
@@ -45,13 +45,13 @@ const (
 	FirstFile   = 5 // of the files of Resume
 )
 
-// Options say what a program is offered.
+// Options describe the offer to a program.
 type Options struct {
 	// Select describes the devices.
 	Select gpustate.Select
 	// One offers only the device that Select chooses, not all that it describes.
 	One bool
-	// Logger gets what goes wrong; nil: nothing.
+	// Logger gets the failures; nil: no log.
 	Logger *slog.Logger
 	// Next starts the process that serves the program after a pause, on other devices if some are named, and returns
 	// when that has called ready. The files are the control connection and those of Resume. nil: no pause.
@@ -125,7 +125,7 @@ func (s *Server) add(id uint64, o any) error {
 	return nil
 }
 
-// maxObjects bounds what a program has at a time.
+// maxObjects bounds the objects of a program.
 const maxObjects = 1 << 20
 
 // find gives the object of a kind and number. The library has checked the program's handles,
@@ -150,7 +150,7 @@ func object[T any](s *Server, m *wire.Request, id uint64) T {
 	return o
 }
 
-// next is the object whose number is next in a request.
+// next returns the object whose number is next in a request.
 func next[T any](h *handler, m *wire.Request) T { return object[T](h.Server, m, m.U64()) }
 
 // numbered is an object with its number.
@@ -159,7 +159,7 @@ type numbered struct {
 	object any
 }
 
-// place is where an object of that number is remembered, if another one is not.
+// place returns where an object of that number is remembered, if another one is not.
 func (s *Server) place(id uint64) *atomic.Pointer[numbered] { return &s.found[id%uint64(len(s.found))] }
 
 // lookUp looks an object up, and remembers it where there is room.
@@ -181,7 +181,7 @@ func (s *Server) remove(id uint64) {
 	}
 }
 
-// send sends what the program has not asked for.
+// send sends a message that the program has not asked for.
 func (s *Server) send(op uint32, watch, event uint64, status int32, bulk []byte) {
 	var r reply
 	r.u64(watch)
@@ -204,12 +204,12 @@ type handler struct {
 	*Server
 	conn    net.Conn
 	unasked bool   // the program does not wait for the replies
-	now     owed   // what the request under way comes to
+	now     owed   // the result of the request under way
 	again   []byte // bulk of a request that is carried out again
 }
 
-// wait waits for an event. One that the program sets is given up when all its devices are lost: who
-// would set it may wait for them.
+// wait waits for an event. One that the program sets is given up when all its devices are lost: the thread that would
+// set it may wait for them.
 func (s *Server) wait(e *event) error { return e.wait(s.ended, s.lossFor(e)) }
 
 // lossFor is closed when a wait for an event is to be given up. A command needs none: it is issued,

@@ -60,7 +60,7 @@ func (s *Server) matchByOrder() error {
 	return nil
 }
 
-// giveState is the answer to STATE: what CAPTURE took, once.
+// giveState returns the answer to STATE: the result of CAPTURE, once.
 func (h *handler) giveState(m *wire.Request) (*reply, error) {
 	if err := m.End(); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (h *handler) captureDevice(n int, b *bytes.Buffer, put func(any)) (err erro
 	return nil
 }
 
-// memory are the program's memory objects, in the order of their numbers.
+// memory returns the program's memory objects, in the order of their numbers.
 func (s *Server) memory() (list []*mem) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,7 +281,7 @@ func (h *handler) restoreDevice(s saved) error {
 	})
 }
 
-// inUse are the numbers of the devices on which the program has made objects.
+// inUse returns the numbers of the devices on which the program has made objects.
 func (d *devices) inUse() (list []int) {
 	for i, one := range d.all() {
 		one.mu.Lock()

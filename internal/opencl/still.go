@@ -160,7 +160,7 @@ func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 	wait := time.Duration(a.Wait * float64(time.Second))
 	answer, err := s.do(a)
 	if err != nil {
-		_ = json.NewEncoder(c).Encode(Answer{State: answer.State, Error: err.Error()}) // who asked may have gone
+		_ = json.NewEncoder(c).Encode(Answer{State: answer.State, Error: err.Error()}) // the caller may have gone
 		return
 	}
 	if err = errors.Join(s.heard(wait), s.stop(wait)); err == nil {

@@ -286,7 +286,7 @@ func (h *handler) direct(m *wire.Request, write bool, flags uint32, q *queue, e 
 	return h.whenComplete(e), nil
 }
 
-// whenComplete is the reply of a call that waits for its command.
+// whenComplete returns the reply of a call that waits for its command.
 func (h *handler) whenComplete(e *event) *reply {
 	return &reply{deliver: true, wait: func(r *reply) { r.status = codeOf(h.wait(e)) }}
 }

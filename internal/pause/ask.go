@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
-// Ask is what holdfast run is asked to do with all ranks.
+// Ask is a request to holdfast run about all ranks.
 type Ask struct {
 	Do   string  `json:"do"`             // pause, resume, migrate or state
 	Wait float64 `json:"wait,omitempty"` // seconds for kernels and copies to end
 	To   string  `json:"to,omitempty"`   // of migrate: see MovesOn
 }
 
-// Answer is what came of it.
+// Answer is the result.
 type Answer struct {
 	Results  []Result  `json:"results,omitempty"`
 	Programs []Program `json:"programs,omitempty"` // of state
@@ -35,7 +35,7 @@ func (a *Answer) String() string {
 		units.Bytes(bytes), longest)
 }
 
-// Do does what is asked with the processes of the group.
+// Do carries out the request with the processes of the group.
 func (g *Group) Do(ctx context.Context, a Ask, answer *Answer) (err error) {
 	wait := time.Duration(a.Wait * float64(time.Second))
 	switch a.Do {

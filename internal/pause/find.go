@@ -59,7 +59,7 @@ func listening(prefix string) ([]int, error) {
 	return slices.Compact(pids), nil // a connection has a line, too
 }
 
-// parents are those of all processes.
+// parents returns the parents of all processes.
 func parents() map[int]int {
 	of := map[int]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
@@ -81,7 +81,7 @@ func parents() map[int]int {
 	return of
 }
 
-// Children are the processes that any thread of a process has started, and that have not been collected.
+// Children returns the processes that any thread of a process has started, and that have not been collected.
 func Children(pid int) (list []int) {
 	for child, parent := range parents() {
 		if parent == pid {

@@ -20,13 +20,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// Visit is what holdfast run asks the hands of a node: connections to its ranks there, under a number.
+// Visit is a request of holdfast run to the hands of a node: connections to its ranks there, under a number.
 type Visit struct {
 	Visit int  `json:"visit"`
 	GPUs  bool `json:"gpus,omitempty"` // and which GPUs the node has
 }
 
-// Heard is what hands say: the answer to a Visit, or that Slurm suspends or continues the job.
+// Heard is a message of hands: the answer to a Visit, or that Slurm suspends or continues the job.
 type Heard struct {
 	Visit int `json:"visit,omitempty"`
 	Doors int `json:"doors"` // connections that were made
@@ -37,7 +37,7 @@ type Heard struct {
 	Suspend *bool  `json:"suspend,omitempty"`
 }
 
-// Machine is what there is on a node.
+// Machine describes a node.
 type Machine struct {
 	GPUs   []string `json:"gpus,omitempty"`    // UUIDs, in the order of their numbers
 	NoGPUs string   `json:"no_gpus,omitempty"` // why they are not known
@@ -71,7 +71,7 @@ func Serve(ctx context.Context, supervisor, node string, slurm bool) error {
 	}
 }
 
-// NodeName is what Slurm calls this node, otherwise its host name.
+// NodeName returns Slurm's name of this node, otherwise its host name.
 func NodeName() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -138,7 +138,7 @@ type program struct {
 	env map[string]string
 }
 
-// ours are those of a supervisor's run for which somebody listens here.
+// ours returns the ours of a supervisor's run for which somebody listens here.
 func ours(prefix, supervisor string, h *Heard) (list []program) {
 	found, err := Mine(prefix)
 	if err != nil {
@@ -155,13 +155,13 @@ func ours(prefix, supervisor string, h *Heard) (list []program) {
 	return list
 }
 
-// pass passes on what comes, until one of both ends.
+// pass passes bytes on, until one of both ends.
 func pass(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	_ = errors.Join(err, to.Close(), from.Close()) // the other side notices
 }
 
-// environ is the environment that a process was started with.
+// environ returns the environment that a process was started with.
 func environ(pid int) map[string]string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // one that has ended has none
 	env := map[string]string{}
@@ -172,7 +172,8 @@ func environ(pid int) map[string]string {
 	return env
 }
 
-// rankOf is a rank's number in its launcher's variable; -1: there is none. A job of Slurm gives one to mpirun as well.
+// rankOf returns a rank's number in its launcher's variable; -1: there is none. A job of Slurm gives one to mpirun as
+// well.
 func rankOf(env map[string]string) int {
 	for _, name := range []string{"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"} {
 		if n, err := strconv.Atoi(env[name]); err == nil {

@@ -30,7 +30,7 @@ func ParseMoves(ctx context.Context, text string) (*Moves, error) {
 // MovesOn reads the same for each node of a run by itself, when that is known.
 func MovesOn(text string) *Moves { return &Moves{text: text} }
 
-// on are the moves of a process.
+// on returns the moves of a process.
 func (m *Moves) on(d *door) (*Moves, error) {
 	if m == nil || d.machine == nil {
 		return m, nil
@@ -67,7 +67,7 @@ func parseMoves(text string, all []string, failed error) (*Moves, error) {
 	return m, nil
 }
 
-// gpus are the UUIDs of this node's GPUs, in the order of their numbers.
+// gpus returns the UUIDs of this node's GPUs, in the order of their numbers.
 func gpus(ctx context.Context) (all []string, err error) {
 	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader").Output()
 	if err != nil {
@@ -108,7 +108,7 @@ func uuid(text string, all []string, failed error) (string, error) {
 	return all[n], nil
 }
 
-// lines are the commands for a process, the second for the case that the first is refused. The driver wants to know
+// lines returns the commands for a process, the second for the case that the first is refused. The driver wants to know
 // about each device of the node, even if the process sees only some. A device whose place another takes goes to that
 // one's.
 func (m *Moves) lines(devices []device) ([]string, error) {
@@ -137,7 +137,7 @@ func (m *Moves) lines(devices []device) ([]string, error) {
 	return []string{line, second}, err
 }
 
-// held are where the devices go that a process uses, those also that stay, as OLD=NEW,OLD=NEW.
+// held returns where the devices go that a process uses, those also that stay, as OLD=NEW,OLD=NEW.
 func (m *Moves) held(devices []device) (string, error) {
 	lines, err := m.lines(devices)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// id is the UUID of GPU n.
+// id returns the UUID of GPU n.
 func id(n string) string { return strings.Repeat("0", 31) + n }
 
 // TestMoves: each device of the node gets a place, and no place is taken twice.

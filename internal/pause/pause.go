@@ -78,7 +78,7 @@ func (g *Group) Close() {
 	}
 }
 
-// Results are those of the processes, in their order.
+// Results returns the results of the processes, in their order.
 func (g *Group) Results() []Result { return g.results }
 
 // Moved returns how many bytes of the copy under way are done, and how many there are.
@@ -112,7 +112,7 @@ func (g *Group) all(which []int, line, what string) error {
 	return errors.Join(errs...)
 }
 
-// every is the numbers of all.
+// every returns the numbers of all.
 func (g *Group) every() []int {
 	which := make([]int, len(g.doors))
 	for i := range which {
@@ -121,7 +121,7 @@ func (g *Group) every() []int {
 	return which
 }
 
-// without are the numbers of those whose last step did not fail.
+// without returns the numbers of those whose last step did not fail.
 func (g *Group) without() (which []int) {
 	for i, r := range g.results {
 		if r.Error == "" {
@@ -269,8 +269,8 @@ func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// enough reports whether the memory of each node can take what the devices there hold, besides what it has been
-// prepared for.
+// enough reports whether the memory of each node can take the contents of the devices there, besides the bytes that are
+// already reserved.
 func (g *Group) enough(states, prepared []state) error {
 	need, free := map[string]int64{}, map[string]int64{}
 	for i, s := range states {
@@ -377,7 +377,7 @@ func (g *Group) hold(states []state, to *Moves) (bool, error) {
 	return true, nil
 }
 
-// lines are the commands with which each process takes its GPUs again.
+// lines returns the commands with which each process takes its GPUs again.
 func (g *Group) lines(states []state, to *Moves) ([][]string, error) {
 	lines := make([][]string, len(states))
 	for i, s := range states {
@@ -419,14 +419,14 @@ func (g *Group) Move(ctx context.Context, wait time.Duration, to *Moves) error {
 		return errors.Join(err, g.back())
 	}
 	if held {
-		for _, d := range g.doors { // what was held is free on the old GPUs when the command ends
+		for _, d := range g.doors { // the old GPUs are free when the command ends
 			_, _ = d.ask("forget") // of a program that has ended since, it is free as well
 		}
 	}
 	return nil
 }
 
-// Total is how long the processes stood still.
+// Total returns how long the processes stood still.
 func (r *Result) Total() (s float64) {
 	for v := range maps.Values(r.Seconds) {
 		s += v
@@ -434,7 +434,7 @@ func (r *Result) Total() (s float64) {
 	return s
 }
 
-// Steps are the names of what Seconds has, in their order.
+// Steps returns the names of the times in Seconds, in their order.
 func (r *Result) Steps() []string {
 	return slices.DeleteFunc([]string{"wait", "copy", "release", "resume"}, func(s string) bool {
 		_, has := r.Seconds[s]

@@ -79,7 +79,7 @@ func (d *door) look() (Program, error) {
 	return p, err
 }
 
-// number is the rank's; nil: not known.
+// number returns the rank's; nil: not known.
 func (d *door) number() *int {
 	if d.node == "" || d.Rank < 0 {
 		return nil

@@ -38,7 +38,7 @@ func Beside(command, name string) string {
 	return ""
 }
 
-// Find returns a library that the dynamic linker finds, and by what; empty: none. Local.
+// Find returns a library that the dynamic linker finds, and the reason; empty: none. Local.
 func Find(ctx context.Context, name string) (path, by string) {
 	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
 		if path := filepath.Join(dir, name); exists(path) {
@@ -60,7 +60,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// With is the value of Var that loads libraries, with colons between them, and behind them what the variable has had.
+// With returns the value of Var that loads libraries, with colons between them, followed by the variable's old value.
 func With(libraries, before string) string {
 	for _, l := range slices.Backward(strings.Split(libraries, ":")) {
 		switch {

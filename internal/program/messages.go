@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
 )
 
-// NoMessages is the message layer of a rank that has none in flight at its points. The
+// NoMessages returns the message layer of a rank that has none in flight at its points. The
 // record that it saves is that of a rank without messages and communicators.
 func NoMessages(rank, size int) endpoint.Endpoint { return noMessages{rank, size} }
 

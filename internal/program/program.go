@@ -12,16 +12,16 @@ import (
 // An Exchange gives every rank's bytes to all, in order of rank. It is collective, in the same order on all ranks.
 type Exchange func(ctx context.Context, mine []byte) ([][]byte, error)
 
-// Memory is what the agent and its program share.
+// Memory is the memory that the agent and its program share.
 type Memory interface {
 	// Map returns n bytes, touched, of a size that stays until Unmap; n is a multiple of the
 	// page size.
 	Map(n int) ([]byte, error)
 	Unmap(b []byte) error
 
-	// Save copies the program's arrays to shared memory, while the program stands at a point. Of what may be Late the
-	// bytes may still be on their way when it returns: then arrived, which is not nil, returns when they are there, or
-	// why they never will be. Without an error of arrived they are what they were at the point.
+	// Save copies the program's arrays to shared memory, while the program stands at a point. Bytes that may be Late
+	// may still be on their way when it returns. Then arrived is not nil: it returns when they are there, or why they
+	// never will be. Without an error of arrived they are the bytes of the point.
 	Save(moves []Move) (arrived func(ctx context.Context) error, err error)
 
 	// Load copies shared memory to the program's arrays. The program is in its call to restore,
@@ -35,10 +35,11 @@ type Array struct {
 	Layout string // as that of a slice in Go: float64 for double
 	Elem   int    // bytes of an element
 	Count  func() int64
-	// AnySize says that the program takes what a checkpoint has, however much that is.
+	// AnySize: the program takes an array of any length from a checkpoint.
 	AnySize bool
-	// Shape is nil for what is protected per rank, and for a replicated value. Else the array is the rank's share of a
-	// global one, its parts one after the other, each dense and row-major; Shape says which they are at present.
+	// Shape is nil for memory that is protected per rank, and for a replicated value. Else the array is the rank's
+	// share of a global one, its parts one after the other, each dense and row-major; Shape says which they are at
+	// present.
 	Shape func() (dims []int64, parts []layout.Part)
 }
 
@@ -67,7 +68,7 @@ func cutItem(kind string) (item, elem string) {
 // Absent says that the array is no part of checkpoints at present: its count is negative.
 func (a *Array) Absent() bool { return a.Count() < 0 }
 
-// Bytes is the present size.
+// Bytes returns the present size.
 func (a *Array) Bytes() int64 { return max(a.Count(), 0) * int64(a.Elem) }
 
 // Move is a copy between an array and shared memory that is as long.
@@ -77,7 +78,7 @@ type Move struct {
 	Late   bool // not read before arrived has returned
 }
 
-// SavedArray is what an epoch has of one array.
+// SavedArray describes one array in an epoch.
 type SavedArray struct {
 	Layout string // of an element, as in Array; empty: it is something else
 	Bytes  int64

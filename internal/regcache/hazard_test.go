@@ -105,7 +105,7 @@ func TestChild(t *testing.T) {
 	fmt.Println("verdict:", verdict)
 }
 
-// takesBack is the control: pages that no device has pinned must be gone after the
+// takesBack returns the control: pages that no device has pinned must be gone after the
 // request that registered makes, or that one proves nothing.
 func takesBack() (bool, error) {
 	b, err := unix.Mmap(-1, 0, bufferBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -20,7 +20,7 @@ func Here() Plan {
 	return makePlan(System{Lookup: os.LookupEnv, Release: unix.ByteSliceToString(u.Release[:]), Kdreg2: err == nil})
 }
 
-// Apply sets what the plan says, for the libraries that the process loads later.
+// Apply sets the plan's variables, for the libraries that the process loads later.
 func (p Plan) Apply() error {
 	var errs []error
 	for _, s := range p.Settings {

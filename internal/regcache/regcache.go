@@ -11,7 +11,7 @@
 // pages, the cache still names the old ones, and the card sends or fills those:
 // wrong data, and no error.
 //
-// # What makes it safe
+// # Safety
 //
 // Either the cache is off, or watches the kernel instead of libc; or the runtime
 // gives pages back with MADV_FREE (GODEBUG=madvdontneed=0) on a kernel that keeps
@@ -42,7 +42,7 @@ type Plan struct {
 	Settings []Setting
 }
 
-// A System is what a plan depends on.
+// A System has the facts that a plan depends on.
 type System struct {
 	Lookup  func(string) (string, bool) // of the environment
 	Release string                      // of the kernel, from uname(2)
@@ -91,7 +91,7 @@ func libraries(s System) []library {
 	}
 }
 
-// makePlan returns the plan for a process. What the user has set stays.
+// makePlan returns the plan for a process. Variables that the user has set are not changed.
 func makePlan(s System) Plan {
 	if freesLazily(s) && keepsPinned(s.Release) {
 		return Plan{Pages: true}
@@ -103,7 +103,7 @@ func makePlan(s System) Plan {
 	return p
 }
 
-// setting is what the user has set, the safest first, or else our own.
+// setting returns the user's setting, the safest first, or else Holdfast's.
 func (l library) setting(lookup func(string) (string, bool)) Setting {
 	set := l.set
 	for _, d := range l.decides {

@@ -8,12 +8,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 )
 
-// The clocks of nodes differ. A stage is something that ends on no rank before it
-// has begun on all: a vote, the parking before a cut. If it begins on node B at
-// b (B's clock) and ends on the reference node A at a (A's clock), B's clock is
-// ahead by at least b-a; and at most by what the same says the other way round.
-// All stages together leave an interval. If zero lies in it, nothing shows that
-// the clocks differ and nothing is changed.
+// The clocks of nodes differ. A stage is something that ends on no rank before it has begun on all: a vote, the parking
+// before a cut. If it begins on node B at b (B's clock) and ends on the reference node A at a (A's clock), B's clock is
+// ahead by at least b-a. The same in the other direction gives the upper bound. All stages together leave an interval.
+// If zero lies in it, nothing shows that the clocks differ and nothing is changed.
 
 // stage is when a stage began last and ended first on one node, in nanoseconds
 // of its clock.
@@ -121,7 +119,7 @@ func (m *merger) chain() {
 	}
 }
 
-// span is when a run began and when half of its ranks had ended; the others may
+// span returns when a run began and when half of its ranks had ended; the others may
 // have been cut off and not have noticed.
 func (m *merger) span(logs []events.RankLog) (begins, ended int64) {
 	begins = math.MaxInt64
@@ -135,7 +133,7 @@ func (m *merger) span(logs []events.RankLog) (begins, ended int64) {
 	return begins, last[len(last)/2]
 }
 
-// wallZero is the wall time at which a log's monotonic clock was zero.
+// wallZero returns the wall time at which a log's monotonic clock was zero.
 func wallZero(l *events.RankLog) int64 { return l.Events[0].Wall - l.Events[0].Mono }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -14,7 +14,7 @@ type sample struct {
 	v    float64
 }
 
-// gathered is what the ranks needed for one thing.
+// gathered has the ranks' times for one step.
 type gathered struct{ list []sample }
 
 func (g *gathered) times() RankTimes {
@@ -132,7 +132,7 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 	}
 }
 
-// store counts what was written to a level.
+// store counts writes to a level.
 func (q *Epoch) store(e *events.Event) {
 	if e.Text == "" {
 		q.Stored[e.Level] += e.Stored
@@ -182,8 +182,7 @@ func (m *merger) alive(run int) bool {
 	return false
 }
 
-// assign finds out who asked for each epoch: the first request since the epoch
-// before.
+// assign finds the request for each epoch: the first request since the epoch before.
 func (m *merger) assign() {
 	used := make([]bool, len(m.requests))
 	for i := range m.r.Epochs {

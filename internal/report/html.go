@@ -28,7 +28,7 @@ var (
 		"outcome": (*Report).outcome, "time": (*Report).time, "written": (*Report).written}).Parse(pageHTML))
 )
 
-// pageData is what the template shows besides the report itself.
+// pageData has the data of the template besides the report itself.
 type pageData struct {
 	*Report
 	CSS                template.CSS
@@ -69,10 +69,10 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, p)
 }
 
-// date is a time to the second.
+// date returns a time to the second.
 func date(t time.Time) string { return t.UTC().Round(time.Second).Format(time.DateTime) }
 
-// at is a time since the first start.
+// at returns a time since the first start.
 func at(us int64) string { return durText(float64(us) / 1e6) }
 
 func reportedBy(f Fault) string {
@@ -150,7 +150,7 @@ func legend() []part {
 	return out
 }
 
-// copiedOut is how long the slowest rank took to copy the epoch to each outer level,
+// copiedOut returns how long the slowest rank took to copy the epoch to each outer level,
 // and the text that it shows on hover.
 func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
 	for i, l := range slices.Sorted(maps.Keys(q.Flush)) {
@@ -165,7 +165,7 @@ func (q Epoch) copiedOut() (c struct{ Text, Tip string }) {
 	return c
 }
 
-// written is the size of the epoch at the nearest level, the ratio of its state to that, and the
+// written returns the size of the epoch at the nearest level, the ratio of its state to that, and the
 // sizes at all levels, which it shows on hover.
 func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio, Tip string }) {
 	if len(r.Levels) == 0 {
@@ -187,14 +187,13 @@ func (r *Report) written(q Epoch) (w struct{ Bytes, Ratio, Tip string }) {
 	return w
 }
 
-// outcome is what became of an epoch: in a few words, in a sentence, and as a class of
-// the style sheet.
+// outcome is the result of an epoch: in a few words, in a sentence, and as a class of the style sheet.
 type outcome struct {
 	Short, Text, Class string
 	Failed             bool
 }
 
-// outcome says what became of an epoch.
+// outcome returns the result of an epoch.
 func (r *Report) outcome(q Epoch) outcome {
 	at := strings.Join(slices.Sorted(maps.Keys(q.Durable)), ", ")
 	switch {
@@ -213,7 +212,7 @@ func (r *Report) outcome(q Epoch) outcome {
 	return outcome{at + " only", "committed at " + at + "; not yet, or never, at the other levels", "partly", false}
 }
 
-// restoredText says what a start continued from.
+// restoredText names the epoch from which a start continued.
 func (run Run) restoredText() string {
 	switch {
 	case !run.began && run.Ended == "running":
@@ -237,7 +236,7 @@ func (run Run) lasted() string {
 	return text
 }
 
-// time is a time of the report by the clock.
+// time returns a time of the report by the clock.
 func (r *Report) time(us int64) time.Time { return r.Start.Add(time.Duration(us) * time.Microsecond) }
 
 // clockNotes says when checkpoints are taken, and how the clocks of the nodes were brought together.
@@ -263,7 +262,7 @@ func signed(s float64) string {
 	return durText(s)
 }
 
-// tip is the text that a figure shows on hover.
+// tip returns the text that a figure shows on hover.
 func tip(s RankTimes) string {
 	if s.Ranks == 0 {
 		return ""

@@ -84,7 +84,7 @@ func mergeLogs(now time.Time, logs []events.RankLog, notes []string) (*Report, e
 	return m.r, nil
 }
 
-// noLogs is the error of a job without logs.
+// noLogs returns the error of a job without logs.
 func noLogs(notes []string) error {
 	const most = 3
 	why := strings.Join(notes[:min(most, len(notes))], "; ")
@@ -97,7 +97,7 @@ func noLogs(notes []string) error {
 	return fmt.Errorf("no event log could be read: %s", why)
 }
 
-// merger holds what mergeLogs works on.
+// merger is the state of mergeLogs.
 type merger struct {
 	r        *Report
 	logs     []events.RankLog
@@ -156,12 +156,12 @@ func (m *merger) clocks() {
 	m.r.Start = time.Unix(0, m.start).UTC()
 }
 
-// wall is the corrected wall time of a log's beginning, in ns.
+// wall returns the corrected wall time of a log's beginning, in ns.
 func (m *merger) wall(l *events.RankLog) int64 {
 	return wallZero(l) - int64(m.offsets[l.Header.Run][l.Header.Node].Offset*1e9) - m.bases[l.Header.Run]
 }
 
-// follow makes the tracks and what the epochs are made of.
+// follow makes the tracks and the parts of the epochs.
 func (m *merger) follow() {
 	for i := range m.logs {
 		l := &m.logs[i]
@@ -251,7 +251,7 @@ func (m *merger) runs() {
 	}
 }
 
-// restart says what a run restored and how long it took.
+// restart returns the epoch that a run restored and the time that it took.
 func (m *merger) restart(run *Run) {
 	gone := false
 	for i := range m.logs {
@@ -319,7 +319,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// describe fills in what the report says of the job as a whole.
+// describe fills in the report's data about the job as a whole.
 func (m *merger) describe() {
 	r, last := m.r, m.logs[len(m.logs)-1].Header
 	r.Job, r.Size, r.Program, r.Levels = last.Job, last.Size, last.Program, last.Levels

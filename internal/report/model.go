@@ -18,7 +18,7 @@ type Report struct {
 	Totals   Totals     `json:"totals"`            // wall time by use
 	Clocks   []Clock    `json:"clocks"`            // clock offsets between nodes
 	Faults   []Fault    `json:"faults"`            // faults that ranks reported
-	Notes    []string   `json:"notes"`             // what the report could not find out, for people
+	Notes    []string   `json:"notes"`             // gaps of the report, for people
 	tracks   []track    // by rank and run
 	instants []instant
 	made     time.Time
@@ -54,7 +54,7 @@ type Epoch struct {
 	Run       int                  `json:"run"`                        // number of the start
 	Epoch     uint64               `json:"epoch"`                      // number of the epoch
 	Stop      bool                 `json:"stop,omitempty"`             // it was the final checkpoint
-	By        string               `json:"requested_by,omitempty"`     // who asked for it
+	By        string               `json:"requested_by,omitempty"`     // source of the request
 	ByRank    int                  `json:"requested_at_rank"`          // rank that was asked; -1: not known
 	Begin     int64                `json:"begin_us"`                   // request, in µs since start
 	Cut       int64                `json:"cut_us"`                     // last rank's cut, in µs since start
@@ -77,7 +77,7 @@ type Epoch struct {
 	Fault     string               `json:"fault,omitempty"`            // why it failed
 	Completed int                  `json:"completed_by_run,omitempty"` // later start that committed it
 	ranks     map[int]bool         // that captured
-	seen      map[string]*gathered // samples by what
+	seen      map[string]*gathered // samples by name
 	written   map[string]int64     // by level, bytes of state, however often
 	committed map[string]int       // by level, ranks that saw it
 	putOff    bool                 // its cut was not used
@@ -141,7 +141,7 @@ type Fault struct {
 	Ranks int    `json:"ranks"`           // ranks that reported the same
 }
 
-// kind is what a stretch of a track is.
+// kind is the kind of a stretch of a track.
 type kind uint8
 
 const (
@@ -153,7 +153,7 @@ const (
 	parked
 	draining
 	capturing
-	held     // still stopped: what was captured is written first
+	held     // still stopped: the capture is written first
 	stopping // after the final cut
 	ending   // after the last step
 	writing
@@ -179,7 +179,7 @@ type stretch struct {
 	text     string
 }
 
-// track has what one rank did in one run.
+// track has one rank's activities in one run.
 type track struct {
 	run, rank   int
 	size        int // of the run

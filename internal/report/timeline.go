@@ -35,7 +35,7 @@ type (
 		Node      string         `json:"node"`
 		Main      []int64        `json:"main"`
 		Behind    []int64        `json:"behind"`
-		Texts     map[int]string `json:"texts,omitempty"`      // of what is behind, by place
+		Texts     map[int]string `json:"texts,omitempty"`      // of background writes, by place
 		MainTexts map[int]string `json:"main_texts,omitempty"` // of the main thread
 	}
 	timelineInstant struct {
@@ -54,7 +54,7 @@ type (
 	}
 )
 
-// mostStretches is what a page may hold: about ten megabytes.
+// mostStretches bounds a page to about ten megabytes.
 const mostStretches = 400_000
 
 // timeline encodes the tracks, of as many ranks as a page may hold.

@@ -6,17 +6,16 @@ import (
 	"slices"
 )
 
-// lost finds out which work the newest run does not have. It goes back from
-// there: a run that restored an epoch has what was computed up to its cut, and
-// nothing of what came after that or in the runs between. Runs that did not come
-// so far as to restore, or not yet, say nothing: the one before them counts.
+// lost finds out which work the newest run does not have. It goes back from there: a run that restored an epoch has the
+// work up to its cut, and nothing of later work or of the runs between. Runs that did not come so far as to restore, or
+// not yet, say nothing: the one before them counts.
 func (m *merger) lost() {
 	r := m.r
 	kept := map[int]int64{} // by run: until when computing is kept
 	newest := m.began(len(r.Runs) - 1)
 	until := int64(math.MaxInt64)
 	if newest >= 0 && r.Runs[newest].Ended == "killed" {
-		// What it computed after its newest epoch will have to be done again.
+		// Work after its newest epoch will have to be done again.
 		until = m.newestCut(r.Runs[newest].Number, math.MaxUint64)
 	}
 	for at := newest; at >= 0; {
@@ -49,7 +48,7 @@ func (m *merger) lost() {
 	}
 }
 
-// began is the newest of the runs up to r.Runs[at] that came so far as to
+// began returns the newest of the runs up to r.Runs[at] that came so far as to
 // compute; -1 if there is none.
 func (m *merger) began(at int) int {
 	for at >= 0 && !m.r.Runs[at].began {
@@ -58,7 +57,7 @@ func (m *merger) began(at int) int {
 	return at
 }
 
-// newestCut is when the newest committed epoch of a run up to a number was cut, 0
+// newestCut returns when the newest committed epoch of a run up to a number was cut, 0
 // if it has none.
 func (m *merger) newestCut(run int, most uint64) int64 {
 	var at int64

@@ -7,8 +7,8 @@ import (
 // tracker follows the main thread of one rank through its log.
 type tracker struct {
 	l     *track
-	at    int64  // since when the main thread does what it does; -1 before the log begins
-	now   kind   // what that is
+	at    int64  // begin of the main thread's present activity; -1 before the log begins
+	now   kind   // that activity
 	epoch uint64 // of it
 	open  map[string]stretch
 }
@@ -19,7 +19,7 @@ func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
 		alive: log.Header.AliveNS / 1000}
 	t := &tracker{l: l, at: usec(log.Events[0].Mono), now: starting, open: map[string]stretch{}}
 	if log.Truncated {
-		t.now = computing // what was before is gone
+		t.now = computing // the state from before is gone
 	}
 	l.first, l.last = t.at, t.at
 	for i := range log.Events {
@@ -36,7 +36,7 @@ func follow(log *events.RankLog, usec func(mono int64) int64) *tracker {
 // checkpoint to the next counts to the former.
 const briefly = 1000
 
-// turn ends what the main thread did and begins something else.
+// turn ends the main thread's activity and begins another.
 func (t *tracker) turn(at int64, next kind, epoch uint64) {
 	last := len(t.l.main) - 1
 	switch {
@@ -132,7 +132,7 @@ func (t *tracker) event(e *events.Event, at int64) {
 	}
 }
 
-// behind follows what is written while the program continues.
+// behind follows writes while the program continues.
 func (t *tracker) behind(e *events.Event, at int64, k kind) {
 	key := e.Name + "\x00" + e.Level
 	if e.Begin {
@@ -144,7 +144,7 @@ func (t *tracker) behind(e *events.Event, at int64, k kind) {
 		bytes: max(e.Stored, 0), level: e.Level, text: text(e)})
 }
 
-// finish extends what was going on at the end of the log to the end of the run.
+// finish extends the activities at the end of the log to the end of the run.
 func (t *tracker) finish(end int64) {
 	if t.l.closed {
 		return

@@ -32,7 +32,7 @@ func newWorld(ranks, perNode int) *world {
 	}, rng: rand.New(rand.NewPCG(1, 2)), bytes: 1 << 30}
 }
 
-// node is where a rank is.
+// node returns where a rank is.
 func (w *world) node(rank int) int {
 	if w.place == nil {
 		return rank / w.perNode
@@ -152,7 +152,7 @@ func (w *world) end() {
 	w.keep()
 }
 
-// dieBehindEpoch is a first run that takes an epoch after 100 s and dies 50 s later.
+// dieBehindEpoch returns a first run that takes an epoch after 100 s and dies 50 s later.
 func (w *world) dieBehindEpoch() uint64 {
 	w.start(0)
 	w.compute(100 * time.Second)
@@ -185,7 +185,7 @@ func (w *world) keep() {
 // pause is time in which the job does not run.
 func (w *world) pause(d time.Duration) { w.now += d }
 
-// fullJob is a job with everything: checkpoints, one given up, a killed run, a
+// fullJob returns a job with everything: checkpoints, one given up, a killed run, a
 // final checkpoint, clocks that differ.
 func fullJob(ranks, perNode, epochs int) *world {
 	w := newWorld(ranks, perNode)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// How waits go on. Who waits for short times stays awake for them; who waits for long ones gains nothing from it. To
-// be woken takes 10 to 40 us.
+// How waits go on. A thread that waits for short times stays awake; one that waits for long times would gain nothing
+// from that. To be woken takes 10 to 40 us.
 const (
 	mostShort  = 8
 	longest    = 10 * time.Millisecond
 	spareCores = 4 // with fewer, staying awake takes the other side's core
 )
 
-// yieldEvery is for how long who stays awake does not let others have the processor. Where some are idle, which is
-// where anybody stays awake, Gosched wakes one each time.
+// yieldEvery is the time after which a thread that stays awake lets others have the processor. Where some are idle,
+// which is where anybody stays awake, Gosched wakes one each time.
 const yieldEvery = 50 * time.Microsecond
 
 // SpareCores reports whether there are cores to stay awake on.

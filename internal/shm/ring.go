@@ -18,7 +18,7 @@ type RingLayout struct {
 	Data, Bytes   int
 }
 
-// half is what both sides have.
+// half is the common part of both sides.
 type half struct {
 	data          []byte // nil when the ring is over
 	written, read *atomic.Uint64
@@ -39,7 +39,7 @@ func (h *half) Over() bool { return h.data == nil }
 // Count returns how many bytes this side has written, or read.
 func (h *half) Count() uint64 { return h.count }
 
-// impossible is the error of a side that has looked at the other's count.
+// impossible returns the error of a side that has looked at the other's count.
 func (h *half) impossible(n uint64) error {
 	return fmt.Errorf("%w: %d bytes in %d", ErrCount, n, len(h.data))
 }
@@ -57,7 +57,7 @@ func NewRingReader(b []byte, l RingLayout) RingReader { return RingReader{half: 
 // Begin makes it the reader of a ring of which another one has read count bytes.
 func (r *RingReader) Begin(count uint64) { r.count, r.there, r.published = count, count, count }
 
-// Waiting returns how many bytes there are to read. If there are none, it publishes what was read.
+// Waiting returns how many bytes there are to read. If there are none, it publishes the bytes that were read.
 func (r *RingReader) Waiting() (int, error) {
 	if r.there == r.count {
 		r.Publish()
@@ -88,7 +88,7 @@ func (r *RingReader) Take(n int) {
 	}
 }
 
-// Publish makes the room of what was read available to the writer.
+// Publish makes the room of the bytes that were read available to the writer.
 func (r *RingReader) Publish() {
 	if r.published != r.count {
 		r.published = r.count

@@ -10,7 +10,7 @@ import (
 
 var small = RingLayout{Written: 0, Read: 64, Asleep: 128, Data: 192, Bytes: 1 << 10}
 
-// ends are the two sides of a ring, and its memory.
+// ends returns the two sides of a ring, and its memory.
 func ends(t testing.TB) (r RingReader, w RingWriter, b []byte) {
 	t.Helper()
 	b, err := Private(small.Data + small.Bytes)

@@ -9,8 +9,8 @@
 // many bytes were ever written, how many were ever read, and whether the reader wants to be woken. The program in C at
 // the other end of a ring has the same: lib/opencl/wire/ring.c.
 //
-// What the other side writes to the memory is not trusted: each side keeps its own count and checks the other's
-// whenever it looks at it, and bytes are copied out before anything reads them.
+// The other side's writes are not trusted: each side keeps its own count and checks the other's whenever it looks at
+// it, and bytes are copied out before anything reads them.
 //
 // A reader that finds nothing spins for a short time (Awake), then asks to be woken (Sleep) and sleeps. A
 // writer that has written asks whether it has to wake the reader (Wakes), which is true once. No wake-up is lost. The
@@ -153,10 +153,10 @@ func Populate(b []byte) error {
 // hugeBytes is the size of a huge page.
 const hugeBytes = 2 << 20
 
-// Collapse makes shared memory of huge pages, as far as there are any: they take a tenth of the time
-// to make, and copies are a quarter faster. Kernels that give shared memory none at its first use,
-// which is their default, do it when asked (Linux 6.1). What is not whole huge pages stays as it is. An
-// error reports that there is too little memory.
+// Collapse makes shared memory of huge pages, as far as there are any: they take a tenth of the time to make, and
+// copies are a quarter faster. Kernels that give shared memory none at its first use, which is their default, do it
+// when asked (Linux 6.1). Parts that are not whole huge pages are not changed. An error reports that there is too
+// little memory.
 func Collapse(b []byte) error {
 	if skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % hugeBytes); skip < len(b) {
 		b = b[skip:]

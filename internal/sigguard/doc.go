@@ -14,6 +14,6 @@
 //
 // # Concurrency
 //
-// Around may be called from any goroutine, also from within load. Of calls at the same
-// time each puts back what was there before the first of them.
+// Around may be called from any goroutine, also from within load. Each of several calls at the same time restores the
+// state from before the first.
 package sigguard

@@ -31,8 +31,7 @@ static int hf_add_onstack(int s, struct sigaction *now) {
 	return sigaction(s, now, NULL);
 }
 
-// hf_restore puts back what changed since hf_snapshot and returns the first
-// signal for which that was refused, or 0.
+// hf_restore reverses the changes since hf_snapshot and returns the first signal for which that was refused, or 0.
 static int hf_restore(void) {
 	int failed = 0;
 	for (int s = 1; s < hf_signals; s++) {
@@ -64,10 +63,9 @@ var guard struct {
 	inside int
 }
 
-// Around runs load, which loads, initialises or calls a native library, and afterwards
-// restores every signal disposition that load changed, even if load fails or
-// panics. It returns what load returned, joined with an error that names the
-// signal if the kernel refuses a restoration.
+// Around runs load, which loads, initialises or calls a native library, and afterwards restores every signal
+// disposition that load changed, even if load fails or panics. It returns the error of load, joined with an error that
+// names the signal if the kernel refuses a restoration.
 //
 // A program that changes dispositions itself (signal.Ignore, signal.Reset)
 // while load runs may find that change undone.

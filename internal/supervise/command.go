@@ -35,8 +35,7 @@ type command struct {
 	plugin string   // --mpi
 	layout bool     // -m was given: how tasks lie on nodes is the user's
 	picks  bool     // the nodes or their order are the user's
-	// what stands before the program is not to be changed: it is copied to the nodes, or a list of
-	// programs
+	// the words before the program are not to be changed: it is copied to the nodes, or a list of programs
 	bound   bool
 	before  []string // that stands before the program: start-rank
 	hosts   []string // of mpirun
@@ -45,7 +44,7 @@ type command struct {
 	several bool     // programs in one command
 }
 
-// kindOf tells a launcher by its name, and mpirun by what it is a link to.
+// kindOf identifies a launcher by its name, and mpirun by the target of its link.
 func kindOf(name string) launcherKind {
 	base := filepath.Base(name)
 	switch base {
@@ -132,8 +131,8 @@ func (c *command) parseSrun(args []string) error {
 	return nil
 }
 
-// isProgram reports whether what would be the value of an option is a program in a directory: srun may be newer, and
-// its option have no value.
+// isProgram reports whether the would-be value of an option is a program in a directory: srun may be newer, and its
+// option have no value.
 func isProgram(option, value string) bool {
 	_, err := exec.LookPath(value)
 	return err == nil && len(option) > 1 && strings.Contains(value, "/") &&
@@ -191,7 +190,7 @@ func (c *command) noteSrun(name, value string) error {
 	return nil
 }
 
-// onNodes is the srun command line for ranks on given nodes, leaving out others.
+// onNodes returns the srun command line for ranks on given nodes, leaving out others.
 // Later options win over earlier ones, so the user's stay as they are.
 func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 	each := (tasks + len(nodes) - 1) / len(nodes)
@@ -210,7 +209,7 @@ func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 	return append(line, c.program()...)
 }
 
-// program is the program with what stands before it.
+// program returns the program with the words before it.
 func (c *command) program() []string { return append(slices.Clone(c.before), c.prog...) }
 
 // parseMpirun takes the options that name machines out of the command line.
@@ -313,7 +312,7 @@ func readHosts(file string) ([]string, error) {
 	return hosts, nil
 }
 
-// onHosts is the mpirun command line for ranks on given machines, each taking an
+// onHosts returns the mpirun command line for ranks on given machines, each taking an
 // equal part; 0 ranks are as many as the user's command has. Open MPI gives remote ranks only the variables
 // that its options name.
 func (c *command) onHosts(nodes, vars []string, ranks int) []string {

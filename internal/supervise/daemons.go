@@ -81,7 +81,7 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	return d, nil
 }
 
-// daemonKey is a name that no other run has.
+// daemonKey returns a name that no other run has.
 func (r *run) daemonKey() string {
 	b := make([]byte, 8)
 	random.Fill(b)
@@ -117,7 +117,7 @@ func (d *daemons) await(ctx context.Context, ready <-chan string, nodes int) {
 	d.logger.say("node daemons are ready: %s%s", strings.Join(hosts, ", "), more)
 }
 
-// stop lets them end, and waits until what they hold is written; limit bounds that.
+// stop lets them end, and waits until their epochs are written; limit bounds that.
 func (d *daemons) stop(limit time.Duration) {
 	if d == nil {
 		return

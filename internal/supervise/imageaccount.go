@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// account is what holdfast status and report learn of a run that takes images.
+// account has the data of holdfast status and report about a run that takes images.
 type account struct {
 	dir, name, host string
 	timing          string // when images are taken by the clock
 	began           time.Time
 	log             *events.Log // of the newest start; its methods take nil
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   string     // of the program, as job.RankStatus has it
 	since   time.Time  // of that
 	due     time.Time  // of the next image by the clock; zero: there is none
@@ -71,7 +71,7 @@ func (a *account) close(orderly bool) error {
 	return a.log.Close()
 }
 
-// turn notes what the program does from now on.
+// turn notes the program's activity from now on.
 func (a *account) turn(state string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +144,7 @@ func (a *account) status() *job.Status {
 	return s
 }
 
-// ranks is what the program does, as that of the one rank.
+// ranks returns the program's activity, as that of one rank.
 func (a *account) ranks() []job.RankStatus {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +158,7 @@ func (a *account) ranks() []job.RankStatus {
 	return []job.RankStatus{r}
 }
 
-// request does what holdfast request asks for.
+// request serves holdfast request.
 func (m *images) request(ctx context.Context, stop, wait bool) error {
 	if stop {
 		return errors.New("a program under holdfast run --image ends with its last image when that gets SIGTERM")

@@ -34,7 +34,7 @@ type Images struct {
 	image.Starter
 }
 
-// images stand for the ranks of a program that takes no checkpoints: they report to the machine what rank 0 would.
+// images stand for the ranks of a program that takes no checkpoints: they report to the machine like rank 0.
 type images struct {
 	run     *run
 	opt     *Images
@@ -76,7 +76,7 @@ func (r *run) startImages(ctx context.Context) (m *images, stop func(), err erro
 	return m, stop, err
 }
 
-// pause is the time to the next image after one that cost this, and the setting; 0: there is none.
+// pause returns the time to the next image after one that cost this, and the setting; 0: there is none.
 func (m *images) pause(cost time.Duration) (d time.Duration, by string) {
 	const usualMTBF, leastCost = 24 * time.Hour, time.Second // as for checkpoints
 	switch o := &m.run.prog; {
@@ -242,8 +242,8 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 	return t, nil
 }
 
-// ended is called when the program has, or what passes its exit code on: a program that is left then is killed. It
-// waits for an image that is being taken.
+// ended is called when the program has ended, or the process that passes its exit code on: a program that is left then
+// is killed. It waits for an image that is being taken.
 func (m *images) ended(code int) {
 	if m == nil {
 		return

@@ -77,13 +77,13 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 	return nil
 }
 
-// formerLocal is the directory that an earlier run of the job had, "" if none is known. Without
+// formerLocal returns the directory that an earlier run of the job had, "" if none is known. Without
 // a global directory to keep the name in, it is looked for on this node.
 func (s *setup) formerLocal(prefix string) string {
 	if strings.HasPrefix(s.cfg.Memory.Local, prefix) {
 		return s.cfg.Memory.Local
 	}
-	list, _ := filepath.Glob(prefix + "*") // what it does not read is not there
+	list, _ := filepath.Glob(prefix + "*") // a part that it does not read is not there
 	for _, dir := range list {
 		if info, err := os.Lstat(dir); err == nil && info.IsDir() &&
 			int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
@@ -93,8 +93,8 @@ func (s *setup) formerLocal(prefix string) string {
 	return ""
 }
 
-// salvage has all nodes that are left copy what they have to global, and the one that brings the
-// last shard commit it. It returns the newest epoch that is committed there by that.
+// salvage has all remaining nodes copy their shards to global; the node that brings the last shard commits the epoch.
+// It returns the newest epoch that is committed there by that.
 func (s *setup) salvage(ctx context.Context, a decide.Salvage) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Within)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s *setup) salvage(ctx context.Context, a decide.Salvage) (uint64, error) {
 	return 0, err
 }
 
-// newestAt is the newest epoch that is committed in a directory.
+// newestAt returns the newest epoch that is committed in a directory.
 func newestAt(ctx context.Context, dir string) (newest uint64, err error) {
 	v, err := checkpoints.Open(context.Background(), dir)
 	if err != nil {

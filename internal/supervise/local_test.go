@@ -17,7 +17,7 @@ import (
 const onEach = `while [ "$1" != /bin/sh ]; do shift; done
 "$@"`
 
-// localRun is a run of a job with a directory below base on each node.
+// localRun returns a run of a job with a directory below base on each node.
 func localRun(t *testing.T, id, base, global string) (*setup, *testbuf.Buffer) {
 	t.Helper()
 	t.Setenv("HOLDFAST_LOCAL", "") // and back at the end

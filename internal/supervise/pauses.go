@@ -27,21 +27,21 @@ type pauses struct {
 	run    *run
 	dir    string        // that commands name; empty: they find none
 	local  bool          // this process has the hands
-	busy   chan struct{} // has room for the one who speaks to the ranks
+	busy   chan struct{} // has room for the one that speaks to the ranks
 	wishes chan wish
 	tasks  sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	hands  map[*job.Caller]bool
 	nodes  []string // of the newest start; empty: this one
 	number int      // of the newest visit
 	visit  *visit   // under way
 	doors  []pause.Far
 	paused bool               // ranks may be
-	cancel context.CancelFunc // ends what a command asks for, while ranks may still go back
+	cancel context.CancelFunc // ends a command's request, while ranks may still go back
 }
 
-// wish is what somebody else than a command wants.
+// wish is a request of another source than a command.
 type wish int
 
 const (
@@ -94,14 +94,14 @@ func (r *run) startPauses(ctx context.Context, local bool) (stop func()) {
 	}
 }
 
-// supervisorValue is what config.SupervisorVar says to ranks of no start.
+// supervisorValue returns the value of config.SupervisorVar for ranks of no start.
 func (r *run) supervisorValue() string {
 	_, value, _ := strings.Cut(r.sup.Var(false, false), "=")
 	return value
 }
 
-// dirForCommands is the directory by which commands find the run: that of its checkpoints, or one of its own of the
-// given name, which is made if it is missing.
+// dirForCommands returns the directory by which commands find the run: that of its checkpoints, or one of its own of
+// the given name, which is made if it is missing.
 func (r *run) dirForCommands(name string) (dir string, made bool, err error) {
 	dir = r.prog.Global
 	if dir == "" || storage.IsObjectStore(dir) {
@@ -177,7 +177,7 @@ func (p *pauses) accept(ctx context.Context) {
 	}
 }
 
-// listen takes what hands say, until they or their node have ended.
+// listen takes the messages of hands, until they or their node have ended.
 func (p *pauses) listen(c *job.Caller) {
 	p.mu.Lock()
 	p.hands[c] = true
@@ -203,7 +203,7 @@ func (p *pauses) listen(c *job.Caller) {
 	delete(p.hands, c)
 	for _, d := range p.doors {
 		if d.Node == c.Node {
-			_ = d.Close() // who waits for its answer need not wait longer
+			_ = d.Close() // a wait for its answer is over
 		}
 	}
 }
@@ -306,7 +306,7 @@ func (v *visit) ask(ctx context.Context, what pause.Ask, far *[]pause.Far) error
 // busyTime is how long one command waits for another.
 const busyTime = 20 * time.Second
 
-// do does what is asked with all ranks.
+// do carries out a request with all ranks.
 func (p *pauses) do(ctx context.Context, a pause.Ask, answer *pause.Answer) error {
 	late := time.NewTimer(busyTime)
 	defer late.Stop()
@@ -347,7 +347,7 @@ func (p *pauses) do(ctx context.Context, a pause.Ask, answer *pause.Answer) erro
 	return err
 }
 
-// answer does what a command asks for; it gives that up when the command ends.
+// answer serves a command; it gives up when the command ends.
 func (p *pauses) answer(ctx context.Context, c *job.Caller) {
 	defer c.Close()
 	var a pause.Ask
@@ -460,7 +460,7 @@ func (p *pauses) takeAgain(ctx context.Context) bool {
 	}
 }
 
-// handsVar is what node daemons need to be hands.
+// handsVar returns the variable that node daemons need to be hands.
 func (r *run) handsVar() []string {
 	if !r.opt.CUDA {
 		return nil

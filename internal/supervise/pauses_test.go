@@ -397,7 +397,7 @@ func TestMigrateNodes(t *testing.T) {
 	}
 }
 
-// uuid is that of a node's GPU.
+// uuid returns the uuid of a node's GPU.
 func uuid(n int) string { return fmt.Sprintf("%032x", n+1) }
 
 // TestResumeNodesFails: of a paused run a rank is refused its GPU, or dies while it takes it. The others go on, the

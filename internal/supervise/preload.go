@@ -70,8 +70,8 @@ func (s *setup) findLayer(ctx context.Context) {
 	}
 }
 
-// preload has mpirun set the variable for the ranks alone. before is what the ranks would have without that, unless the
-// command line says what.
+// preload has mpirun set the variable for the ranks only. before is the ranks' value without that, unless the command
+// line has one.
 func (c *command) preload(layer, before string) {
 	var flag []string
 	switch c.kind {
@@ -106,7 +106,8 @@ func (c *command) preload(layer, before string) {
 	}
 }
 
-// layerVars are the variables that have the ranks paused, and that put the libraries into those which no mpirun starts.
+// layerVars returns the variables that have the ranks paused, and that put the libraries into those which no mpirun
+// starts.
 func (s *setup) layerVars() (vars []string) {
 	if s.opt.CUDA && os.Getenv(config.CUDAPauseVar) == "" {
 		vars = append(vars, config.CUDAPauseVar+"=on")

@@ -34,7 +34,7 @@ type setup struct {
 	cfg       decide.Config
 }
 
-// prepare reads the job, checks the options against it, and makes what it needs on the nodes.
+// prepare reads the job, checks the options against it, and makes the necessary directories on the nodes.
 func prepare(ctx context.Context, opt Options) (*setup, error) {
 	cmd, err := parseCommand(opt.Command)
 	if err != nil {
@@ -69,7 +69,7 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 	return s, nil
 }
 
-// readJob finds out which nodes there are, and what concerns checkpoints in a Slurm job.
+// readJob finds out the nodes, and the properties of a Slurm job that concern checkpoints.
 func (s *setup) readJob(ctx context.Context) error {
 	job, ok, err := slurm.FromEnv(os.Getenv)
 	switch {
@@ -94,8 +94,7 @@ func (s *setup) readJob(ctx context.Context) error {
 	return nil
 }
 
-// askSlurm asks Slurm about the job. What it does not tell is a warning: the program can run
-// without.
+// askSlurm asks Slurm about the job. A missing answer is a warning: the program can run without.
 func (s *setup) askSlurm(ctx context.Context) error {
 	c, job := &s.cfg, s.cfg.Job
 	if s.cmd.kind == launchSrun || len(s.cmd.hosts) == 0 && s.cmd.kind != launchPlain {
@@ -183,7 +182,7 @@ func (s *setup) size() error {
 	return nil
 }
 
-// ranks is how many the program has with all of its nodes; 0 where only the launcher knows. It does not
+// ranks returns how many the program has with all of its nodes; 0 where only the launcher knows. It does not
 // change with the nodes: without layouts a checkpoint is restored on as many ranks as took it.
 func (s *setup) ranks() int {
 	c, each := &s.cfg, s.cmd.each
@@ -249,15 +248,15 @@ const memoryName = "holdfast.run.json"
 
 func (s *setup) memoryFile() string { return filepath.Join(s.prog.Global, memoryName) }
 
-// memoryTime bounds what the memory may take in an object store.
+// memoryTime bounds the time for the memory in an object store.
 const memoryTime = 20 * time.Second
 
-// inStore is the memory where global is an object store.
+// inStore returns the memory where global is an object store.
 func (s *setup) inStore() storage.ObjectRecord {
 	return storage.ObjectRecord{Dir: s.prog.Global, Name: memoryName}
 }
 
-// recall reads what an earlier run has left at global.
+// recall reads the memory of an earlier run at global.
 func (s *setup) recall() (m decide.Memory) {
 	if s.prog.Global != "" {
 		read := func() ([]byte, error) { return os.ReadFile(s.memoryFile()) }

@@ -21,7 +21,7 @@ import (
 // limits of a probe: of the connection, and of a step that does nothing.
 type limits struct{ connect, step time.Duration }
 
-// limitsOf are those of all probes of a node together. Only nodes that do not answer need
+// limitsOf returns the limits of all probes of a node together. Only nodes that do not answer need
 // the time; patiently, a step may also be slow to start.
 func limitsOf(c *decide.Config, patiently bool) limits {
 	all := decide.Probes * c.ProbeTime()
@@ -31,7 +31,7 @@ func limitsOf(c *decide.Config, patiently bool) limits {
 	return limits{all, all}
 }
 
-// faultsOf runs probe for some nodes, 64 at a time, and returns what is wrong with them.
+// faultsOf runs probe for some nodes, 64 at a time, and returns their faults.
 func faultsOf(nodes []string, probe func(node string) string) map[string]string {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -109,7 +109,7 @@ func (s *setup) bySlurm(ctx context.Context) map[string]string {
 	return faults
 }
 
-// startsNothing stands before what is wrong with a node on which a step fails.
+// startsNothing begins the fault of a node on which a step fails.
 const startsNothing = "starts nothing"
 
 // blameNone clears nodes on which no step starts if none does on a node that lives either, that

@@ -254,7 +254,7 @@ func (g *requeuers) stop() {
 	}
 }
 
-// requeuerOutput passes on what requeuers say, and keeps what srun says about why there is none.
+// requeuerOutput passes on the output of requeuers, and keeps srun's reason why there is none.
 type requeuerOutput struct {
 	w    io.Writer
 	rest child.Capped // to text
@@ -273,9 +273,9 @@ func (g *requeuerOutput) String() string {
 	return strings.Join(strings.FieldsFunc(g.text.String(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// requeuePatience is for how long a requeuer asks a run that has been silent for decide.Silence. A
-// frozen node, or one that is cut off, is given up after the sum of both; a job that is requeued
-// loses what it computed since its newest checkpoint, so this is no place for haste.
+// requeuePatience is for how long a requeuer asks a run that has been silent for decide.Silence. A frozen node, or one
+// that is cut off, is given up after the sum of both; a requeued job loses its work since its newest checkpoint, so
+// this is no place for haste.
 const requeuePatience = 10 * time.Second
 
 // Requeuer is the process that Run starts on another node than its own. It returns when
@@ -292,7 +292,7 @@ func Requeuer(ctx context.Context, stderr io.Writer) error {
 	})
 }
 
-// requeueAfterDeath attends to a run from a node, and asks what has become of it after a silence.
+// requeueAfterDeath attends to a run from a node, and inquires after a silence.
 func requeueAfterDeath(ctx context.Context, o *job.Inquiry, node string, silence time.Duration,
 	say func(format string, args ...any)) error {
 	for ctx.Err() == nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// Options say what is to be started, and how Run watches over it. The flags of holdfast run
-// document them.
+// Options describe the program to start, and how Run watches over it. The flags of holdfast run document them.
 type Options struct {
 	Command        []string // the launcher or program, and its arguments
 	Stdout, Stderr io.Writer
@@ -37,7 +36,7 @@ type Options struct {
 	Interface, LocalIn string  // empty Interface: that of the program's settings
 }
 
-// run is one run: what decides, and the hands.
+// run is one run: the machine that decides, and the hands.
 type run struct {
 	*setup
 	machine   *decide.Machine
@@ -52,9 +51,8 @@ type run struct {
 	exit      *decide.Exit
 }
 
-// Run starts the program, and starts it again until it has ended. It returns the exit code; an
-// error is for what keeps it from starting. Signals to this process are for the program, as
-// long as it runs.
+// Run starts the program, and starts it again until it has ended. It returns the exit code; an error has the reason why
+// it did not start. Signals to this process are for the program, as long as it runs.
 func Run(ctx context.Context, opt Options) (code int, err error) {
 	began := time.Now()
 	signals := make(chan os.Signal, 16)
@@ -129,8 +127,8 @@ func (r *run) step(ctx context.Context, ev decide.Event) {
 	}
 }
 
-// post brings an event to the machine, unless ctx ends first: what is heard because a start is over,
-// from connections that are closed for that, is no news.
+// post brings an event to the machine, unless ctx ends first: connections that close because a start is over are no
+// news.
 func (r *run) post(ctx context.Context, ev decide.Event) {
 	if ctx.Err() != nil {
 		return
@@ -141,7 +139,7 @@ func (r *run) post(ctx context.Context, ev decide.Event) {
 	}
 }
 
-// carryOut does what the machine has decided. It returns the answer where that comes at once.
+// carryOut carries out the machine's decisions. It returns the answer where that comes at once.
 func (r *run) carryOut(ctx context.Context, a decide.Action) (answer decide.Event) {
 	switch a := a.(type) {
 	case decide.Say:

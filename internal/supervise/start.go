@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// start is one start of the program: its launcher, and what its ranks say.
+// start is one start of the program: its launcher, and the reports of its ranks.
 type start struct {
 	run    *run
 	ctx    context.Context // ends with it
@@ -37,7 +37,7 @@ type start struct {
 	over   bool       // no more hands
 }
 
-// launch starts the program and begins to listen for what it says.
+// launch starts the program and begins to listen for its reports.
 func (r *run) launch(ctx context.Context, a decide.Start) (line string, err error) {
 	r.log.begin(a.Number)
 	r.sup.SetStart(a.Number)
@@ -87,7 +87,7 @@ func (s *start) hand(f func()) bool {
 	return !s.over
 }
 
-// wait waits for the launcher and for what its ranks still have to say, unless it was ended.
+// wait waits for the launcher and for the last reports of its ranks, unless it was ended.
 func (s *start) wait(ctx context.Context) {
 	code := s.proc.Code()
 	s.run.images.ended(code)
@@ -116,7 +116,7 @@ func (s *start) catchUp() {
 // end with its process; longer waits are for a node that is gone as well.
 const catchTime = time.Second
 
-// listen passes on what rank 0 reports.
+// listen passes on rank 0's reports.
 func (s *start) listen() {
 	caught := sync.OnceFunc(func() { close(s.caught) })
 	defer caught()
@@ -129,13 +129,14 @@ func (s *start) listen() {
 	}
 }
 
-// hear passes on what one rank 0 reports, and returns whether another may take its place: that of the next node daemon.
+// hear passes on the reports of one rank 0, and reports whether another may take its place: the rank 0 of the next node
+// daemon.
 func (s *start) hear(w *job.Supervised, caught func()) (again bool) {
 	s.rank0.Store(w)
 	stop := context.AfterFunc(s.ctx, func() { _ = w.Close() }) // ends Next below
 	defer func() {
 		stop()
-		s.rank0.Store(nil) // what is sent to a rank 0 that has left goes nowhere
+		s.rank0.Store(nil) // messages to a rank 0 that has left are lost
 		_ = w.Close()
 	}()
 	// Rank 0 may be silent a little longer than the ranks wait for each other, which know better.
@@ -234,7 +235,7 @@ func endStep(ctx context.Context, id string) {
 	}
 }
 
-// vars are the variables that a start of the program gets beside the user's.
+// vars returns the variables that a start of the program gets beside the user's.
 func (s *setup) vars(a decide.Start) []string {
 	var vars []string
 	if s.prog.Grace == 0 && s.cfg.Grace > 0 {
@@ -276,7 +277,7 @@ func (s *setup) pmixVars(a decide.Start) []string {
 // asGiven reports whether a start is by the user's own command line.
 func (s *setup) asGiven(a decide.Start) bool { return a.Number == 1 && s.opt.Spares == 0 && !s.fewer }
 
-// line is the command line of a start. The first start of a command that needs no change is the
+// line returns the command line of a start. The first start of a command that needs no change is the
 // user's own.
 func (s *setup) line(a decide.Start, env []string) []string {
 	switch {
@@ -307,9 +308,8 @@ func (s *setup) line(a decide.Start, env []string) []string {
 
 var taskEnded = regexp.MustCompile(`^srun: error: (\S+): (tasks? [\d,-]+: .+)`)
 
-// taskWatch passes on what srun writes to standard error and calls failed for the first task
-// that ended with an error: srun tells of it and goes on waiting for the others,
-// which may wait for that one in MPI_Init.
+// taskWatch passes on srun's standard error and calls failed for the first task that ended with an error. srun reports
+// that and goes on waiting for the others, which may wait for that one in MPI_Init.
 func taskWatch(w io.Writer, failed func(node, text string)) *child.Lines {
 	seen := false
 	return &child.Lines{To: w, Each: func(line []byte) {

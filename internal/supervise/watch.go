@@ -24,9 +24,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 )
 
-// Watch starts a program once, whether it takes checkpoints or not, says what its ranks wait for and names deadlocks,
-// and says at the end what a checkpoint would have met. It returns the program's own exit code; an error is for what
-// keeps it from starting. Signals to this process are for the program.
+// Watch starts a program once, whether it takes checkpoints or not. It reports the messages that its ranks wait for,
+// names deadlocks, and lists at the end the obstacles to a checkpoint. It returns the program's own exit code; an error
+// has the reason why it did not start. Signals to this process are for the program.
 func Watch(ctx context.Context, opt Options) (code int, err error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -131,7 +131,7 @@ func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int
 	return proc.Code(), nil
 }
 
-// lastWords waits until the daemons have said what there was to say of the ranks that have ended.
+// lastWords waits for the daemons' last reports about ranks that have ended.
 func (w *watched) lastWords(hearing *sync.WaitGroup, cancel func()) {
 	said := make(chan struct{})
 	go func() {
@@ -142,7 +142,7 @@ func (w *watched) lastWords(hearing *sync.WaitGroup, cancel func()) {
 	<-said
 }
 
-// hear takes in what the daemons say, until ctx ends.
+// hear takes the daemons' messages, until ctx ends.
 func (w *watched) hear(ctx context.Context, hearing *sync.WaitGroup) {
 	for {
 		from, err := w.sup.AcceptWatcher(ctx)

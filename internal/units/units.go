@@ -24,10 +24,10 @@ func Bytes(n int64) string {
 	return strconv.FormatFloat(v, 'f', prec, 64) + " " + units[u:u+1] + "iB"
 }
 
-// Count is a number of things: 1 rank, 2 ranks.
+// Count returns a number of things: 1 rank, 2 ranks.
 func Count(n int, what string) string { return strconv.Itoa(n) + " " + Plural(n, what) }
 
-// Plural returns what, in the plural unless n is 1.
+// Plural returns the word what, in the plural unless n is 1.
 func Plural(n int, what string) string {
 	if n == 1 {
 		return what

@@ -10,7 +10,7 @@ func With(ctx context.Context, files FS) context.Context {
 	return context.WithValue(ctx, filesKey{}, files)
 }
 
-// From is the FS of With; nil without one.
+// From returns the FS of With; nil without one.
 func From(ctx context.Context) FS {
 	files, _ := ctx.Value(filesKey{}).(FS)
 	return files

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsafe marks a file or directory that is refused for what it is, or for
-// who could have changed it.
+// ErrUnsafe marks a file or directory that is refused for its kind, or because another user could have changed it.
 var ErrUnsafe = errors.New("refused")
 
 // UnsafeError says which file or directory is refused, and why. It matches
@@ -36,8 +35,7 @@ func (e *UnsafeError) Error() string {
 // Is makes errors.Is(err, ErrUnsafe) true.
 func (e *UnsafeError) Is(target error) bool { return target == ErrUnsafe }
 
-// safeFlags open what a directory of checkpoints holds: a FIFO is not waited
-// for, and a link is not followed.
+// safeFlags open files of a directory of checkpoints: a FIFO is not waited for, and a link is not followed.
 const safeFlags = unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
 // openRegular opens a regular file and nothing else. It exists, unless flags say to make it.
@@ -88,8 +86,8 @@ func kindText(m fs.FileMode) string {
 	return "a device"
 }
 
-// checkOwner refuses what another user could have written. Root could have
-// written anything, so root is accepted.
+// checkOwner refuses a file that another user could have written. Root could have written anything, so root is
+// accepted.
 func (o OS) checkOwner(name string, info fs.FileInfo) error {
 	uid := info.Sys().(*syscall.Stat_t).Uid
 	switch {
@@ -159,7 +157,7 @@ func openDir(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 }
 
-// Sharing says who besides the owner may read what is made.
+// Sharing selects the users besides the owner who may read new files.
 type Sharing int
 
 // Kinds of sharing: the users that may read. Only the owner may ever write.

@@ -13,9 +13,9 @@ type Identifier interface {
 	Identity(dir string) string
 }
 
-// Identity is the same for two processes if dir leads both to the same directory, whatever its path, and differs if it
-// does not. It is empty where that cannot be told, and holds for as long as the directory and the machine's system
-// live.
+// Identity returns the same for two processes if dir leads both to the same directory, whatever its path, and differs
+// if it does not. It is empty where that cannot be told, and holds for as long as the directory and the machine's
+// system live.
 func Identity(fsys FS, dir string) string {
 	if i, ok := fsys.(Identifier); ok {
 		return i.Identity(dir)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is what file system a directory lies on.
+// Kind is the file system of a directory.
 type Kind struct {
 	Name string // "ext4", "lustre"
 	// Remote is set if other machines may see it, and if it may hang for seconds: all that
@@ -16,7 +16,7 @@ type Kind struct {
 	Memory bool // its files are gone after a restart of the machine
 }
 
-// The numbers of file systems in statfs(2), with what is known of them.
+// The numbers of file systems in statfs(2), with their properties.
 var (
 	localKinds = map[int64]string{
 		0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x794c7630: "overlay", 0x2fc12fc1: "zfs",
@@ -35,7 +35,7 @@ const lustreMagic = 0x0bd00bd0
 // Lustre is the name of its Kind.
 const Lustre = "lustre"
 
-// KindOf asks what file system a directory lies on.
+// KindOf returns the file system of a directory.
 func KindOf(dir string) (Kind, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -58,7 +58,7 @@ func kindOf(magic int64) Kind {
 	return Kind{Name: fmt.Sprintf("file system %#x", magic), Remote: true}
 }
 
-// Remote returns that of the Kind of a directory; true if the kind is not known.
+// Remote returns the remote of the Kind of a directory; true if the kind is not known.
 func (OS) Remote(dir string) bool {
 	k, err := KindOf(dir)
 	return err != nil || k.Remote

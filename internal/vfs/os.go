@@ -12,13 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OS is the operating system's file system. It opens regular files only, never
-// follows a link in place of one, and refuses what other users own or may write
-// to, unless its fields say otherwise: any user may have put files into a directory
-// of checkpoints.
+// OS is the operating system's file system. It opens regular files only, never follows a link in place of one, and
+// refuses files that other users own or may write to, unless its fields allow it: any user may have put files into a
+// directory of checkpoints.
 type OS struct {
 	AllowForeign bool    // use files and directories of other users, and those that others may write to
-	Sharing      Sharing // who may read what is made, as far as the umask allows; Private if not set
+	Sharing      Sharing // readers of new files, as far as the umask allows; Private if not set
 }
 
 // Create opens with O_DIRECT when asked and quietly without it where the file
@@ -80,7 +79,7 @@ func (o OS) Open(name string) (File, error) {
 	return &readFile{osFile: newOSFile(f, false)}, nil
 }
 
-// Adopt takes over a regular file; whether it is direct is what its opener has asked for.
+// Adopt takes over a regular file; its opener has asked for direct or not.
 func (o OS) Adopt(f *os.File, name string) (File, error) {
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if err == nil {
@@ -116,7 +115,7 @@ func (OS) ReadDir(name string) ([]Entry, error) {
 	return out, nil
 }
 
-// Stat describes what has the name: a link, not what it leads to.
+// Stat describes the named file: a link, not its target.
 func (OS) Stat(name string) (Entry, error) {
 	info, err := os.Lstat(name)
 	if err != nil {
@@ -181,8 +180,7 @@ func (f *osFile) Direct() bool { return f.direct.Load() }
 // write that is aligned by our own rule: some file systems ask for more.
 func (f *osFile) WriteAt(p []byte, off int64) (int, error) { return f.at(f.File.WriteAt, p, off) }
 
-// ReadAt gives up O_DIRECT in the same way: what was written directly may be read back
-// at any offset.
+// ReadAt gives up O_DIRECT in the same way: data that was written directly may be read back at any offset.
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.at(f.File.ReadAt, p, off) }
 
 func (f *osFile) at(move func([]byte, int64) (int, error), p []byte, off int64) (int, error) {
@@ -201,7 +199,7 @@ func (f *osFile) dropDirect() error {
 	if err == nil {
 		_, err = unix.FcntlInt(fd, unix.F_SETFL, flags&^unix.O_DIRECT)
 	}
-	f.direct.Store(false) // last: who reads true before a request knows why that was refused
+	f.direct.Store(false) // last: a reader of true before a request knows why that was refused
 	return err
 }
 

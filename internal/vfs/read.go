@@ -15,10 +15,10 @@ import (
 // disk does.
 const directRead = 64 << 10
 
-// readFile reads from the page cache what is there and the rest directly.
+// readFile reads cached pages from the page cache and the rest directly.
 type readFile struct {
 	*osFile
-	plain atomic.Bool // the system cannot tell what is cached, or has no direct reads
+	plain atomic.Bool // the system cannot list cached pages, or has no direct reads
 
 	once sync.Once
 	past *os.File // opened with O_DIRECT; nil if refused

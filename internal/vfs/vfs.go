@@ -9,9 +9,8 @@
 // report fs.ErrExist when the name is taken, and everything that is absent is
 // reported as fs.ErrNotExist; both are matched with errors.Is.
 //
-// What lies in a directory may have been put there by anybody: Open and Edit
-// never wait for what is not a regular file and never follow a link in its place.
-// They report ErrUnsafe.
+// Anybody may have put files into a directory: Open and Edit accept only regular files, never wait for others and never
+// follow a link. They report ErrUnsafe.
 //
 // # Concurrency
 //
@@ -29,27 +28,26 @@ import (
 
 // FS is a tree of files. Names are slash-separated paths of the system.
 type FS interface {
-	// Create makes a new file that must not exist, for reading and writing.
-	// direct asks to bypass the page cache; File.Direct says what came of it.
+	// Create makes a new file that must not exist, for reading and writing. direct asks to bypass the page cache;
+	// File.Direct reports the result.
 	Create(name string, direct bool) (File, error)
 	// Edit opens an existing file for reading and writing; direct is as in Create.
 	// Several may write to parts of one file that do not overlap.
 	Edit(name string, direct bool) (File, error)
-	// Open opens an existing regular file for reading. Large reads into page-aligned
-	// memory take what the page cache has and the rest from the disk without
-	// filling the cache, where the system can do that.
+	// Open opens an existing regular file for reading. Large reads into page-aligned memory take cached pages from the
+	// page cache and the rest from the disk without filling the cache, if the system can do that.
 	Open(name string) (File, error)
 	// Mkdir makes one directory; its parent must exist.
 	Mkdir(name string) error
 	// ReadDir lists a directory in ascending order of names. Lengths and times are left out:
 	// on a parallel file system they cost a message for each file.
 	ReadDir(name string) ([]Entry, error)
-	// Stat describes what has the name: a link, not what it leads to.
+	// Stat describes the named file: a link, not its target.
 	Stat(name string) (Entry, error)
 	// CheckDir returns an error if a directory must not be used, because of its kind or of the users
 	// that may write to it. link accepts a symbolic link that no other user can have made.
 	CheckDir(name string, link bool) error
-	// Rename gives a file another name and replaces what had that name.
+	// Rename gives a file another name and replaces a file of that name.
 	Rename(from, to string) error
 	// Link gives a file a second name, which must not exist. It reports
 	// errors.ErrUnsupported where the file system has no links.

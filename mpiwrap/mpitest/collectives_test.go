@@ -61,7 +61,7 @@ func inStruct(w *mpiwrap.Comm) error {
 	return all(err, equal("received", t.next.values, [4]int32{1, 2, 3, 4}))
 }
 
-// roots are the ranks that are roots in turn: all of few, some of many, since
+// roots returns the ranks that are roots in turn: all of few, some of many, since
 // many ranks on few cores take their time.
 func roots(w *mpiwrap.Comm) []int {
 	if w.Size() < 3 {
@@ -93,7 +93,7 @@ func broadcast(w *mpiwrap.Comm) error {
 	return nil
 }
 
-// everyone is what gathering pattern(n) of all ranks gives.
+// everyone returns what gathering pattern(n) of all ranks gives.
 func everyone(size, n, tag int) []float64 {
 	var out []float64
 	for r := range size {

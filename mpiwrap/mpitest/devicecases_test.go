@@ -14,7 +14,7 @@ var deviceCases = []Case{
 	{"device messages of requests that are used again", deviceReused},
 }
 
-// numbers are n values that tell the rank and the place.
+// numbers returns n values that tell the rank and the place.
 func numbers(rank, n int) []int64 {
 	v := make([]int64, n)
 	for i := range v {

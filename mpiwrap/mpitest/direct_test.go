@@ -295,10 +295,10 @@ type movement struct {
 	direct         uint64 // how many collectives should go directly
 }
 
-// of is what rank from gives for rank to.
+// of returns what rank from gives for rank to.
 func (m *movement) of(from, to, n int) []int64 { return numbers(m.round*100+from*10+to, n) }
 
-// source is a device that holds v after what its queue was given.
+// source returns a device that holds v after what its queue was given.
 func (m *movement) source(v []int64) *testDevice {
 	d := newTestDevice(len(v))
 	d.lends = m.lends
@@ -307,7 +307,7 @@ func (m *movement) source(v []int64) *testDevice {
 	return d
 }
 
-// target is a device that is spoilt after what its queue was given.
+// target returns a device that is spoilt after what its queue was given.
 func (m *movement) target(n int) *testDevice {
 	d := newTestDevice(n)
 	d.lends = m.takes

@@ -203,7 +203,7 @@ func atOnce(do func(r *directRank, d *testDevice, host []int64, from, tag int) (
 	}}
 }
 
-// posted is a receive that is ended by wait.
+// posted returns a receive that is ended by wait.
 func posted(wait func(r *directRank, req *mpiwrap.Request) (mpiwrap.Status, error)) receiver {
 	return receiver{true, func(r *directRank, d *testDevice, host []int64, from, tag int) (ending, error) {
 		var req *mpiwrap.Request

@@ -37,7 +37,7 @@ func second[A any](_ A, err error) error { return err }
 
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// everyCall is each call that takes a communicator, with arguments that fit two
+// everyCall returns each call that takes a communicator, with arguments that fit two
 // ranks.
 func everyCall(c *mpiwrap.Comm) map[string]func() error {
 	b, d := make([]int, 2), make([]int, 2)

@@ -122,7 +122,7 @@ func (m *Model) recvShort(p *posting) error {
 	return nil
 }
 
-// first is the message that a receive from a rank must get where none other is posted.
+// first returns the message that a receive from a rank must get where none other is posted.
 func (m *Model) first(p *posting, source int) (note, bool) {
 	for _, list := range m.rounds {
 		for _, n := range list {

@@ -234,7 +234,7 @@ func (m *Model) sure(p *posting) bool {
 	return left > len(m.pending)+len(m.aside)
 }
 
-// element is what element i of the message holds, behind its head.
+// element returns what element i of the message holds, behind its head.
 func (n *note) element(i int) int64 {
 	return int64(i)<<32 | int64(n.seq)<<8 | int64(n.tag)<<4 | int64(n.source)
 }

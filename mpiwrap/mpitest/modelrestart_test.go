@@ -113,7 +113,7 @@ func (m *Model) late(w *mpiwrap.Comm) error {
 	return nil
 }
 
-// makers are the places of what is made after Restore.
+// makers returns the places of what is made after Restore.
 func (m *Model) makers() map[int]func(w *mpiwrap.Comm) error {
 	return map[int]func(w *mpiwrap.Comm) error{
 		2: func(w *mpiwrap.Comm) (err error) { m.comms[2], err = w.Dup(); return err },

@@ -1,10 +1,9 @@
 // Package mpitest tests programs that use mpiwrap: it runs them on simulated
 // ranks, and holds the conformance suite that every message layer passes.
 //
-// A simulated world is deterministic where MPI is and takes what MPI leaves open
-// from a seed: when a message becomes visible, which sender's comes first, how
-// ranks interleave inside calls. The Go scheduler still decides between ranks that
-// run at the same time, so a seed makes a failure likely, not certain.
+// A simulated world is deterministic where MPI is and takes other choices from a seed: when a message becomes visible,
+// which sender's comes first, how ranks interleave inside calls. The Go scheduler still decides between ranks that run
+// at the same time, so a seed makes a failure likely, not certain.
 package mpitest
 
 import (
@@ -21,8 +20,7 @@ import (
 
 // Errors of a simulated world.
 var (
-	// ErrDeadlock: every rank is blocked or has returned. The text says in what
-	// each is blocked.
+	// ErrDeadlock: every rank is blocked or has returned. The text names the call that blocks each.
 	ErrDeadlock = sim.ErrDeadlock
 	// ErrKilled: the call belongs to a rank that Kill has ended.
 	ErrKilled = sim.ErrKilled

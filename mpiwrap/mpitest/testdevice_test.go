@@ -151,7 +151,7 @@ func (d *testDevice) tail() (last chan struct{}) {
 	return last
 }
 
-// contents is what the program reads, and whether what lies around is as it was.
+// contents returns what the program reads, and whether what lies around is as it was.
 func (d *testDevice) contents() (v []int64, err error) {
 	d.locked(func() {
 		v = slices.Clone(d.mem)

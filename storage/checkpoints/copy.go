@@ -14,22 +14,20 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Copied is what Copy did.
+// Copied is the result of Copy.
 type Copied struct {
 	Epoch   Epoch
 	Bytes   int64 // of the state of all ranks
 	Already bool  // it was there; nothing was written
 }
 
-// Copy copies an epoch from directories of a job, of any levels, to another directory or object store, and commits
-// it there as the level global has it: complete, and without reference to other epochs. The directory is made if only
-// the last element of its path is missing. e is 0 for the newest epoch. At most jobs shards are copied at once; 0
-// means 4.
+// Copy copies an epoch from directories of a job, of any levels, to another directory or object store. It commits it
+// there as at the level global: complete, and without reference to other epochs. The directory is made if only the last
+// element of its path is missing. e is 0 for the newest epoch. At most jobs shards are copied at once; 0 means 4.
 //
-// The shards are read from wherever from has them right, chunk by chunk, or are computed from parity. Each is read
-// back and verified before the epoch is committed. What an earlier call has left behind half done is completed. An
-// epoch that is there with the same contents is left alone; with other contents, or damaged
-// (ErrCorrupt), it is an error.
+// The shards are read from wherever from has them right, chunk by chunk, or are computed from parity. Each is read back
+// and verified before the epoch is committed. It completes the unfinished copy of an earlier call. An epoch that is
+// there with the same contents is left alone; with other contents, or damaged (ErrCorrupt), it is an error.
 //
 // from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile,
 // the copy fails and nothing is committed (see PinEpoch). No run of a job may use the directory to (*BusyError).

@@ -70,7 +70,8 @@ func intact(ctx context.Context, e storage.Epoch, dirs ...string) error {
 	return err
 }
 
-// copyWorld is a disk with the epochs 1 to 3 at global, each of which refers to earlier ones, and a place for copies.
+// copyWorld returns a disk with the epochs 1 to 3 at global, each of which refers to earlier ones, and a place for
+// copies.
 func copyWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	f := jobtest.NewWorldFS()
@@ -272,7 +273,7 @@ func crashOfCopy(t *testing.T) {
 	}
 }
 
-// copyWorldOf is a copy of a disk that has been synced.
+// copyWorldOf returns a copy of a disk that has been synced.
 func copyWorldOf(f *crashfs.FS) *crashfs.FS { return f.Crash(crashfs.KeepAll, 0) }
 
 // TestCopyToStoreAndBack takes an epoch to an object store, from there to another one, and back to a directory,

@@ -1,12 +1,11 @@
-// Package checkpoints works on the directories and object stores of a job that need not run: it lists and verifies
-// what they hold, reads it, copies, flushes, prunes and repairs it, and pins epochs. The verbs of the tool holdfast
-// are these calls. A program uses package storage.
+// Package checkpoints works on the directories and object stores of a job that need not run. It lists, verifies, reads,
+// copies, flushes, prunes, repairs and pins epochs. The verbs of the tool holdfast are these calls. A program uses
+// package storage.
 //
 // # Promises
 //
-// A View never writes. What only reads may be done beside a running job. What writes takes the run lock of the
-// directories first, and while the job runs it is refused (*storage.BusyError); only PinEpoch and UnpinEpoch work
-// beside it.
+// A View never writes. Calls that only read may run beside a job. Calls that write take the run lock of the directories
+// first. They are refused while the job runs (*storage.BusyError); only PinEpoch and UnpinEpoch work beside it.
 //
 // A byte is handed out or copied only when it is the one that was committed. Of several directories each chunk comes
 // from one that has it right, or is computed from parity. Whatever a crash leaves half done is not committed, and the
@@ -23,7 +22,7 @@ import (
 // Epoch is the number of one global checkpoint; see storage.Epoch.
 type Epoch = format.Epoch
 
-// ShardInfo is what a manifest says about one rank's shard; see storage.ShardInfo.
+// ShardInfo describes one rank's shard by a manifest; see storage.ShardInfo.
 type ShardInfo = format.ShardInfo
 
 // Shard is a rank's shard of a committed epoch, open for reading; see storage.Shard.

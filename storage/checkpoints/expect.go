@@ -42,8 +42,8 @@ func kindOf(err error, had bool) Kind {
 
 var errMissing = fmt.Errorf("was committed here and is missing: %w", fs.ErrNotExist)
 
-// Expected lists the epochs that are committed in the directories or should be,
-// newest first. What retention has let go is not among them.
+// Expected lists the epochs that are committed in the directories or should be, newest first. Epochs that retention has
+// removed are not among them.
 func (v *View) Expected() ([]Epoch, error) {
 	return expectedIn(v.dirs...)
 }

@@ -15,21 +15,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Salvage is Flush for nodes that do not see each other's directories: on
-// each node of a job that gives up, it copies all shards that the directories from
-// have of the newest epochs to the global directory to, and commits an epoch
-// there when the shards of all ranks have come together, whichever node brings
-// the last one. from are the node's local directory and the one with its partner
-// copies, in any order; those that do not exist or hold nothing are passed over.
+// Salvage is Flush for nodes that do not see each other's directories; each node of a job that gives up calls it. It
+// copies all shards of the newest epochs in the directories from to the global directory to. It commits an epoch there
+// when the shards of all ranks are complete, whichever node brings the last one. from are the node's local directory
+// and the one with its partner copies, in any order; missing and empty ones are skipped.
 //
 // run is a name that all nodes of this salvage share and no run of the job has:
 // the global directory serves it alone. At most jobs shards are copied at once; 0 means
 // 4. It works on at most the two newest epochs after the newest at to, the newest
-// first. The result is the newest epoch that
-// is committed at to now and that this call has brought shards of or completed;
-// 0 if there was nothing to do or shards are still missing. What is there of an
-// incomplete epoch is garbage to the next run of the job, or the start of its
-// flush.
+// first. The result is the newest epoch that is now committed at to and to which this call has contributed; 0 if there
+// was nothing to do or shards are still missing. Shards of an incomplete epoch are garbage to the next run of the job,
+// or the start of its flush.
 func Salvage(ctx context.Context, run string, from []string, to string, jobs int) (done Epoch, err error) {
 	if run == "" {
 		return 0, &level.OptionError{Field: "Run", Reason: "is empty: give the salvage a name, the same on all nodes"}
@@ -169,12 +165,10 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 	return err == nil, err
 }
 
-// Flush copies the newest epoch that is whole in the directories from, those of
-// a job's nodes, to the global directory to and commits it there, unless to has
-// that epoch or a newer one. Shards that are lost are computed, where from has the parity for it. At
-// most jobs shards are copied at once; 0 means 4. The job must be dead: a running one flushes by itself,
-// and Flush would remove its temporary files as garbage. The epoch is 0 when
-// there was nothing to do.
+// Flush copies the newest epoch that is whole in the directories from, those of a job's nodes, to the global directory
+// to. It commits it there, unless to has that epoch or a newer one. Shards that are lost are computed, where from has
+// the parity for it. At most jobs shards are copied at once; 0 means 4. The job must be dead: a running one flushes by
+// itself, and Flush would remove its temporary files as garbage. The epoch is 0 when there was nothing to do.
 func Flush(ctx context.Context, from []string, to string, jobs int) (e Epoch, err error) {
 	v, err := Open(ctx, from...)
 	if err != nil {

@@ -12,10 +12,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Inspect opens directories as Open does, and continues where one is damaged: its
-// job file is then read off its manifests, and a directory that is refused, empty, or
-// tells nothing of itself is left out. VerifyDirs says what was found. It fails when
-// no directory is left.
+// Inspect opens directories as Open does, and continues if one is damaged. It then takes the job file from the
+// manifests. It leaves out a directory that is refused, empty, or has no record of its job. VerifyDirs reports the
+// findings. It fails when no directory is left.
 func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	var refused error
@@ -133,19 +132,19 @@ func (v *View) look(d *viewDir) error {
 	return nil
 }
 
-// VerifyDirs reports what is wrong with the directories themselves: job files,
-// ledgers, what stands in the place of an epoch. Epoch is 0 in these findings.
+// VerifyDirs reports faults of the directories themselves: job files, ledgers, files in the place of an epoch. Epoch is
+// 0 in these findings.
 func (v *View) VerifyDirs() []Finding { return append([]Finding(nil), v.found...) }
 
-// Counts says what stands in the way of restoring an epoch by another number of ranks than it was written by, as far
-// as its manifest says. Ranks ascend.
+// Counts describes the obstacles to a restore of an epoch by another number of ranks, as far as its manifest shows
+// them. Ranks ascend.
 type Counts struct {
 	Undeclared []int // ranks that wrote it without coordinated.Options.Elastic: they say nothing of arrays
 	PerRank    []int // ranks with state that is protected per rank
 	NotQuiet   []int // ranks with messages in flight
 }
 
-// Counts reads off the manifest what stands in the way. Without Shards it knows nothing, and names nothing.
+// Counts reads the obstacles from the manifest. Without Shards it knows nothing, and names nothing.
 func (i *EpochInfo) Counts() (c Counts) {
 	for r := range i.Shards {
 		switch l := i.Shards[r].Layout; {
@@ -166,7 +165,7 @@ func (i *EpochInfo) Counts() (c Counts) {
 // Any reports whether any number of ranks can restore the epoch.
 func (c *Counts) Any() bool { return len(c.Undeclared)+len(c.PerRank)+len(c.NotQuiet) == 0 }
 
-// Short names what stands in the way in a few words; empty: nothing does.
+// Short names the obstacles in a few words; empty: there is none.
 func (c *Counts) Short() string {
 	var why []string
 	for _, w := range []struct {

@@ -20,8 +20,8 @@ import (
 // PruneRules are the keep rules of Prune; see LevelConfig.
 type PruneRules struct {
 	Keep, KeepEvery int
-	DryRun          bool // only say what would go
-	// Stays, if set, hears why an epoch stays in a directory though Keep does not cover it.
+	DryRun          bool // only report what would be removed
+	// Stays, if set, is called with the reason why an epoch stays in a directory though Keep does not cover it.
 	Stays func(e Epoch, dir, why string)
 }
 
@@ -29,13 +29,12 @@ type PruneRules struct {
 // directories of a job that is not running: while it runs, the error is a
 // *BusyError. The last directory counts as the widest level.
 //
-// An epoch counts at a level when the directories given of that level have as many
-// ranks' parts of it, with a manifest beside them, as of any other epoch: an epoch
-// that a dead run left on some nodes only does not count. Give the directories of
-// all nodes.
+// An epoch counts at a level if the given directories of that level have its parts of as many ranks, with manifests, as
+// of any other epoch. An epoch that a dead run left on some nodes only does not count. Give the directories of all
+// nodes.
 //
-// It continues when something cannot be removed. The error says what it left,
-// beside the epochs that went.
+// It continues when something cannot be removed. The error names the parts that it left; the result has the epochs that
+// it removed.
 func Prune(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
 	switch {
 	case rules.Keep < 1:
@@ -175,10 +174,10 @@ const (
 	pinLooks = 50 * time.Millisecond
 )
 
-// PinEpoch says that an epoch stays in a directory of the level global, and with it those that
-// it refers to, until UnpinEpoch; name is for people and may be empty. A running job sees
-// it: its Prune either sees the record before it removes anything, or is waited for. An epoch that is not committed
-// there is ErrNotCommitted; so is one that Prune was removing already, and then no record is left.
+// PinEpoch keeps an epoch in a directory of the level global until UnpinEpoch, with the epochs that it refers to. name
+// is for people and may be empty. A running job sees it: its Prune either sees the record before it removes anything,
+// or is waited for. An epoch that is not committed there is ErrNotCommitted; so is one that Prune was removing already,
+// and then no record is left.
 func PinEpoch(ctx context.Context, dir string, e Epoch, name string) error {
 	d, err := pinDir(ctx, dir)
 	if err != nil {
@@ -250,8 +249,8 @@ func UnpinEpoch(ctx context.Context, dir string, e Epoch) error {
 	return level.RemovePin(d, e)
 }
 
-// Pins lists the records of a directory of the level global. A damaged one pins its
-// epoch, too, and its error joins the list.
+// Pins lists the records of a directory of the level global. A damaged pin also pins its epoch, and its error joins the
+// list.
 func Pins(ctx context.Context, dir string) (list []Pin, err error) {
 	d, err := pinDir(ctx, dir)
 	if err != nil {

@@ -14,35 +14,35 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// RepairRules say what Repair looks at.
+// RepairRules select the epochs and faults that Repair looks at.
 type RepairRules struct {
 	Epoch    Epoch // 0: all that should be there
 	Complete bool  // as of View
-	DryRun   bool  // only say what could be repaired
+	DryRun   bool  // only report what could be repaired
 	Jobs     int   // shards read and written at once; 0 means 4
 }
 
-// Repaired is something that was wrong, and what became of it.
+// Repaired is a fault and the result of its repair.
 type Repaired struct {
 	Finding
 	Err  error // why it was not repaired; nil: it was, or by DryRun could be
 	Done bool  // it is good now
 }
 
-// Repair rewrites what Verify finds wrong in the directories of a job that is not running: while it runs, the
-// error is a *BusyError. It takes shards from whatever directory has them right, chunk by chunk, or computes them from
-// parity; rows from shards; a manifest from another directory of its level, or from the shards that it names and a
-// manifest of another level.
+// Repair mends the faults that Verify finds in the directories of a job that is not running. While it runs, the error
+// is a *BusyError. It takes shards from any directory with good copies, chunk by chunk, or computes them from parity.
+// It computes rows from shards. It takes a manifest from another directory of its level, or from the shards that it
+// names and a manifest of another level.
 //
-// Nothing is written that is not what was committed: at levels where ranks have directories of their own a file
-// becomes what it was, byte for byte, and at a level that all share, where that cannot be had, the epoch gets new files
-// and a new manifest, in one step. What is damaged stays in its place until the new file is durable. A crash leaves the
-// old or the new, and the next call does the rest.
+// It writes only data that was committed. At levels with a directory for each rank, a repaired file has its old bytes.
+// At a level that all ranks share, if the old bytes cannot be had, the epoch gets new files and a new manifest, in one
+// step. A damaged file stays in its place until the new file is durable. A crash leaves the old or the new, and the
+// next call does the rest.
 //
-// What a later release has written is left alone, with all else of the epoch: the error is a *VersionError.
+// Epochs with files of a later release are not touched: the error is a *VersionError.
 //
 // Each epoch is verified before and after. The result lists everything that was wrong, oldest epoch first after the
-// directories themselves. What verify calls elsewhere is not among it.
+// directories themselves. Epochs that verify calls elsewhere are not among them.
 func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repaired, err error) {
 	v, err := Inspect(ctx, dirs...)
 	if err != nil {
@@ -247,8 +247,8 @@ func (v *View) dir(path string) *viewDir {
 	return nil
 }
 
-// homeOf is the directory in which a file should be: the one that is named, or the one of the level that has a file of
-// the name of another epoch, or lists one.
+// homeOf returns the directory in which a file should be: the one that is named, or the one of the level that has a
+// file of the name of another epoch, or lists one.
 func (v *View) homeOf(f *Finding, name string) (*viewDir, error) {
 	if d := v.dir(f.Dir.Dir); d != nil && !f.Absent {
 		return d, nil
@@ -330,7 +330,7 @@ func (r *repairer) fromShards(ctx context.Context, name string, e Epoch) (*forma
 	return m, nil
 }
 
-// reference is a manifest with what most directories commit as the epoch.
+// reference returns a manifest with the contents that most directories commit as the epoch.
 func (v *View) reference(e Epoch) (*format.Manifest, error) {
 	for _, id := range v.contentsOf(e) {
 		if m := v.manifestWith(e, id); m != nil { // else it was removed meanwhile

@@ -24,8 +24,8 @@ var repairKills = flag.Bool("repair-kills", false, "TestCrashOfRepair goes down 
 
 var repairWorldDirs = []string{"/local0", "/local1", "/global"}
 
-// repairWorld is a disk with the epochs 1 to 4 at both levels. At global, epoch 3 is in packs, and the shard of rank 1
-// of epoch 2, to which later ones refer, has a layout that no second writing gives it.
+// repairWorld returns a disk with the epochs 1 to 4 at both levels. At global, epoch 3 is in packs, and the shard of
+// rank 1 of epoch 2, to which later ones refer, has a layout that no second writing gives it.
 func repairWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	ctx := context.Background()

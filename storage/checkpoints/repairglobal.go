@@ -19,7 +19,7 @@ import (
 
 // sharedEpoch repairs an epoch in a directory that all ranks share. A shard of which the same bytes can be made again
 // gets them. The others, and all that lie in a pack with them, get files under names that the manifest does not have;
-// then a new manifest takes the old one's place in one step, and what it does not name goes.
+// then a new manifest takes the old one's place in one step, and files that it does not name are removed.
 func (r *repairer) sharedEpoch(ctx context.Context, e Epoch, dir string, found []Finding) error {
 	d := r.v.dir(dir)
 	if d == nil {
@@ -47,8 +47,8 @@ func (r *repairer) sharedEpoch(ctx context.Context, e Epoch, dir string, found [
 	return r.rewriteShared(ctx, d, m, bad, known, known)
 }
 
-// rewriteShared writes the shards of ranks, as they were if that can be and same asks for it, and the manifest if they
-// are not what it says, or if it is not there.
+// rewriteShared writes the shards of ranks, with the old bytes if possible and same asks for it. It writes the manifest
+// if that is missing or differs from the shards.
 func (r *repairer) rewriteShared(ctx context.Context, d *viewDir, was *format.Manifest, ranks []int, there,
 	same bool) error {
 	m := *was
@@ -108,8 +108,8 @@ func withPack(m *format.Manifest, rank int) (ranks []int) {
 	return ranks
 }
 
-// plan is a manifest for a directory whose own cannot be read: what lies there if it is good, and the rest as another
-// level's manifest has it, to be written.
+// plan returns a manifest for a directory whose own cannot be read: the good files there, and the rest by another
+// level's manifest, to be written.
 func (r *repairer) plan(ctx context.Context, d *viewDir, e Epoch) (*format.Manifest, error) {
 	ref, err := r.v.reference(e)
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *repairer) badShards(ctx context.Context, d *viewDir, m *format.Manifest
 }
 
 // writeNew writes a shard whole and under a name that the manifest, if it is there, does not have: one from a pack as a
-// file of its own, and one from such a file as a pack of one. It reads back what it wrote.
+// file of its own, and one from such a file as a pack of one. It reads its files back.
 func (r *repairer) writeNew(ctx context.Context, d *viewDir, m *format.Manifest, rank int, there bool) (info ShardInfo,
 	err error) {
 	want := &m.Shards[rank]
@@ -213,7 +213,7 @@ func (r *repairer) removeUnnamed(d *viewDir, m *format.Manifest) error {
 	return err
 }
 
-// notes repairs what lies beside the epochs, after these: what stood in the place of an epoch may have been set aside.
+// notes repairs the files next to the epochs, after these: a file in the place of an epoch may have been moved aside.
 func (r *repairer) notes(ctx context.Context) ([]Repaired, error) {
 	v := r.v
 	return r.rounds(ctx, func() (found []Finding, err error) {
@@ -251,7 +251,7 @@ func (r *repairer) note(f *Finding) error {
 		b = (&format.Marker{Job: d.info.Job, Size: d.info.Size, Level: d.Name(), Run: d.info.Run}).Encode()
 	case f.Part == format.HistoryName:
 		b = r.history().Encode()
-	case isPin: // its name is lost; that it stays is what matters
+	case isPin: // its name is lost; but the epoch stays
 		b = (&format.Pin{Epoch: pinned, Time: time.Now().UnixNano()}).Encode()
 	case format.IsLedger(f.Part), strings.HasPrefix(f.Part, format.AttemptsPrefix): // the job writes it again
 	default:
@@ -263,7 +263,7 @@ func (r *repairer) note(f *Finding) error {
 	return d.ReplaceNote(f.Part, b)
 }
 
-// history is the newest that the directories say of the job's past, by their notes or by what is committed there.
+// history returns the newest record of the job's past in the directories, by their notes or by committed epochs.
 func (r *repairer) history() *format.History {
 	best := &format.History{}
 	for _, d := range r.v.dirs {
@@ -279,8 +279,8 @@ func (r *repairer) history() *format.History {
 	return best
 }
 
-// SetAside lists what repairs have set aside in directories because something else belongs in its place, and have not
-// removed: directories that are not empty, or were refused.
+// SetAside lists the files and directories that repairs have moved aside, because something else belongs in their
+// place, and have not removed: directories that are not empty, or were refused.
 func SetAside(ctx context.Context, dirs ...string) (out []string, err error) {
 	for _, path := range distinct(dirs) {
 		if perr := level.CheckPath(path); perr != nil {

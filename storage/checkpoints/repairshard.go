@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// shard makes a rank's shard in a directory of its own what it was.
+// shard restores a rank's shard in a directory of its own.
 func (r *repairer) shard(ctx context.Context, e Epoch, f *Finding) error {
 	d, err := r.v.homeOf(f, format.ShardName(f.Rank))
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *repairer) canRead(ctx context.Context, e Epoch, rank int, id [16]byte) 
 }
 
 // restoreFile writes the shard of a rank that the manifest names, unless it is there and good: a copy of the same
-// bytes, or what becomes the same bytes when its contents are written again.
+// bytes, or contents that become the same bytes when they are written again.
 func (r *repairer) restoreFile(ctx context.Context, d *viewDir, m *format.Manifest, rank int) error {
 	want := m.Shards[rank]
 	if c, err := openGood(ctx, d, m.Epoch, want); err == nil {
@@ -186,7 +186,7 @@ func (r *repairer) open(ctx context.Context, e Epoch, rank int, id [16]byte) (*S
 	return fetch.Open(ctx, quiet, e, rank, r.v.sources(e, id))
 }
 
-// spec is how a shard that is read is to be written: whole, with nothing left out.
+// spec returns how a shard that is read is to be written: whole, with nothing left out.
 func (r *repairer) spec(ctx context.Context, sh *Shard, node string, compress bool) *shard.Spec {
 	spec := specOf(&r.v.dirs[0].info, sh.Epoch(), sh.Rank(), node, fetch.Sections(ctx, sh, readers))
 	spec.Wanted = fetch.IndexOf(sh)
@@ -222,8 +222,8 @@ func (r *repairer) bases(d *viewDir, want *ShardInfo, e Epoch) []*format.Index {
 	return out
 }
 
-// stripe computes the rows of parity again that a rank had encoded. All members of the group must be good: what is
-// encoded from a damaged one would look right.
+// stripe computes the rows of parity again that a rank had encoded. All members of the group must be good: rows encoded
+// from a damaged one would look right.
 func (r *repairer) stripe(ctx context.Context, e Epoch, rank int, list []Finding) map[place]error {
 	done := map[place]error{}
 	homes := map[int]*viewDir{}

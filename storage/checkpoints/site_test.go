@@ -291,7 +291,7 @@ func (s *site) fetch(ctx context.Context, e storage.Epoch) (around bool, err err
 	return around, nil
 }
 
-// fastDir is a directory in memory, where there is one: what is tried here are
+// fastDir returns a directory in memory, where there is one: what is tried here are
 // contents and names, not disks.
 func fastDir(t *testing.T) string {
 	t.Helper()

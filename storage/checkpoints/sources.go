@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/redundancy"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
-	_ "github.com/holdfast-hpc/holdfast/storage/parity" // a View computes what is lost
+	_ "github.com/holdfast-hpc/holdfast/storage/parity" // a View computes lost chunks
 )
 
-// Fetch opens the shard of any rank of an epoch that is committed in the directories, at whatever
-// level. Each chunk comes from the first directory that has it right, and what none has is
-// computed from parity where the directories have enough of it. Of different epochs under
-// the number it is the one that most manifests commit. The caller closes the Shard.
+// Fetch opens the shard of any rank of an epoch that is committed in the directories, at whatever level. Each chunk
+// comes from the first directory with a good copy. Chunks without one are computed from parity if the directories have
+// enough of it. Of different epochs under the number it is the one that most manifests commit. The caller closes the
+// Shard.
 func (v *View) Fetch(ctx context.Context, e Epoch, rank int) (*Shard, error) {
 	if err := v.readable(e); err != nil {
 		return nil, err
@@ -52,11 +52,11 @@ func (v *View) whereItIs(e Epoch, id [16]byte, rank int, err error) error {
 	return err
 }
 
-// quiet is the log of tools: what they find is what they return.
+// quiet is the log of tools: they return their findings.
 var quiet = slog.New(slog.DiscardHandler)
 
-// sources lists where shards of the epoch with these contents may be had: the directories in the order given, then
-// what can be computed from parity.
+// sources lists the sources of shards of the epoch with these contents: the directories in the order given, then
+// parity.
 func (v *View) sources(e Epoch, id [16]byte) (out []shard.Source) {
 	members := 0
 	for _, d := range v.dirs {

@@ -44,7 +44,7 @@ func poolFor(jobs int) *shard.Pool {
 	return shard.NewPool(cmp.Or(jobs, defaultJobs) * shard.WriterBuffers)
 }
 
-// specOf is how a rank's part of an epoch is written.
+// specOf returns how a rank's part of an epoch is written.
 func specOf(of *DirInfo, e Epoch, rank int, node string, secs []shard.Section) *shard.Spec {
 	return &shard.Spec{
 		Head: format.Header{Epoch: e, Rank: rank, Size: of.Size, Created: time.Now().UnixNano(), Job: of.Job,
@@ -53,7 +53,7 @@ func specOf(of *DirInfo, e Epoch, rank int, node string, secs []shard.Section) *
 	}
 }
 
-// fromDirs is what a target differs from.
+// fromDirs has the directories that a target differs from.
 const fromDirs = "those to copy from"
 
 // openTarget claims the directory at a path for the job whose directories v has. The caller closes it.
@@ -186,7 +186,7 @@ func (t *target) bring(ctx context.Context, e Epoch, rank int, from []shard.Sour
 	return t.take(ctx, sh, again)
 }
 
-// take makes a shard durable, and not yet committed. What is committed is left alone.
+// take makes a shard durable, and not yet committed. Committed epochs are not touched.
 func (t *target) take(ctx context.Context, sh *Shard, again bool) (info ShardInfo, err error) {
 	e, rank, of := sh.Epoch(), sh.Rank(), fetch.CopyOf(sh).At.Info
 	m, err := t.ReadManifest(e)

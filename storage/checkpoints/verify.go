@@ -23,7 +23,7 @@ type Finding struct {
 	Part   string // file, if it is not the rank's shard: a pack's index or a parity row
 	Kind   Kind
 	Err    error
-	GoodAt []string // directories with a good copy of what is bad; or a level from which it can be computed
+	GoodAt []string // directories with a good copy of the damaged part; or a level from which it can be computed
 	Lost   bool     // no good copy of the shard or manifest was found
 	Absent bool     // it is in none of the directories given, and may be elsewhere
 }
@@ -56,7 +56,7 @@ type check struct {
 	size      int      // ranks, by a manifest; 0 without one
 	manifests []string // directories with a good one
 	at        map[string]*format.Manifest
-	ids       map[[16]byte][]DirInfo // what the manifests commit
+	ids       map[[16]byte][]DirInfo // contents by the manifests
 	there     map[placed]int         // how often a file was found
 	reported  map[placed]bool        // reported as missing from a directory
 	good      map[int][]string
@@ -64,7 +64,7 @@ type check struct {
 	found     []Finding
 }
 
-// add reports what is wrong with a rank's shard, or with another part.
+// add reports a fault of a rank's shard, or of another part.
 func (c *check) add(dir DirInfo, rank int, part string, err error) {
 	c.found = append(c.found, Finding{Epoch: c.epoch, Dir: dir, Rank: rank, Part: part, Err: err})
 }
@@ -201,7 +201,7 @@ func (c *check) goodAt(rank int) []string {
 	return good
 }
 
-// parityParts is what was found good of parity groups.
+// parityParts has the good parts of parity groups.
 type parityParts struct {
 	manifest *format.Manifest // nil: no directory of the level was given
 	members  map[int]bool     // at the level data
@@ -243,7 +243,7 @@ func (c *check) report() []Finding {
 			f.Lost = len(f.GoodAt) == 0
 		case named && row >= 0:
 			f.GoodAt = c.parity.encodable(f.Rank)
-		default: // the index of a pack repeats what the manifest says
+		default: // the index of a pack repeats the manifest's data
 			f.GoodAt = c.manifests
 		}
 		f.Kind = kindOf(f.Err, len(f.GoodAt) > 0 || row >= 0 && named)

@@ -18,8 +18,7 @@ import (
 
 // View looks at checkpoint directories from outside the job. It never writes.
 type View struct {
-	// Complete says that the directories are all that the job has: Verify then
-	// reports what is in none of them.
+	// Complete: the directories are all that the job has. Verify then reports parts that none of them has.
 	Complete bool
 
 	dirs  []*viewDir
@@ -48,14 +47,14 @@ type viewDir struct {
 	due       map[Epoch][]string // epochs that should be here, with files that should; by Inspect
 }
 
-// EpochInfo says what one directory holds of an epoch.
+// EpochInfo describes one directory's part of an epoch.
 type EpochInfo struct {
 	Epoch     Epoch
 	Dir       DirInfo
 	Committed bool
 	Size      int         // of how many ranks it is, by the manifest; 0 without one
 	Time      time.Time   // when the manifest was written, or the directory changed
-	ID        [16]byte    // identifies what was committed
+	ID        [16]byte    // identifies the committed contents
 	Shards    []ShardInfo // of all ranks, from the manifest; nil without one
 	Here      []int       // ranks whose shards lie in this directory, ascending
 	Disk      int64       // bytes of the epoch's files in this directory
@@ -66,11 +65,9 @@ type EpochInfo struct {
 	Err       error       // why the manifest cannot be read
 }
 
-// Open opens the directories of one run of a job: its global one, the local ones of
-// its nodes, or both. Directories of different jobs (*JobError) and runs (*RunError) are refused,
-// and those of different numbers of ranks (*SizeError) unless the job has
-// epochs that any number can restore: then each is of the number that last
-// committed there.
+// Open opens the directories of one run of a job: its global one, the local ones of its nodes, or both. Directories of
+// different jobs (*JobError) and runs (*RunError) are refused. So are those of different numbers of ranks (*SizeError),
+// unless the job has epochs that any number can restore: then each has the number that last committed there.
 func Open(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	for _, path := range distinct(dirs) {
@@ -94,15 +91,15 @@ func Open(ctx context.Context, dirs ...string) (*View, error) {
 	return v, nil
 }
 
-// filesOf is what a tool works on.
+// filesOf returns the file system of a tool.
 func filesOf(ctx context.Context) vfs.FS { return vfs.OrOS(vfs.From(ctx)) }
 
-// levelOf is the level at a path, as of level.Of. What is asked of an object store ends with ctx.
+// levelOf returns the level at a path, as of level.Of. Requests to an object store end with ctx.
 func levelOf(ctx context.Context, path string, m *format.Marker) level.Level {
 	return level.Until(ctx, level.Of(filesOf(ctx), path, m))
 }
 
-// distinct leaves out what is given again later: a copy there would count as two.
+// distinct leaves out directories that are given again: a copy there would count as two.
 func distinct(dirs []string) (out []string) {
 	last := map[string]int{}
 	for i, d := range dirs {
@@ -116,7 +113,7 @@ func distinct(dirs []string) (out []string) {
 	return out
 }
 
-// placeOf is the same for all paths to a directory, as far as the system can tell.
+// placeOf returns the same for all paths to a directory, as far as the system can tell.
 func placeOf(dir string) string {
 	if level.IsStore(dir) {
 		return strings.TrimRight(dir, "/")
@@ -193,7 +190,7 @@ func (v *View) Dirs() []DirInfo {
 	return out
 }
 
-// Epochs lists what each directory holds of each epoch, newest epoch first.
+// Epochs lists each directory's part of each epoch, newest epoch first.
 func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 	var out []EpochInfo
 	for _, d := range v.dirs {

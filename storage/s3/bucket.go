@@ -42,8 +42,7 @@ func (b *bucket) URL(key string) string {
 // tokenKey is the metadata that names the put which made an object.
 const tokenKey = "holdfast-put"
 
-// tidyTime bounds the requests that tidy up after the context of Until has ended: the next start clears away what is
-// left.
+// tidyTime bounds the requests that tidy up after the context of Until has ended: the next start removes the rest.
 const tidyTime = 10 * time.Second
 
 // bounded is ctx for one request: it ends in time, and with the context of Until.
@@ -94,7 +93,7 @@ func (b *bucket) resolvePut(ctx context.Context, key, token, match string, err e
 	case herr == nil && made == token:
 		return have.ETag, nil
 	case errors.Is(herr, fs.ErrNotExist) && match != "":
-		// What was to be replaced is gone.
+		// The object to replace is gone.
 		return "", &object.Error{Op: "put", URL: b.URL(key), Kind: object.ErrChanged, Err: err}
 	}
 	return "", err
@@ -109,7 +108,7 @@ func conditions(match string) (ifMatch, ifNoneMatch *string) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is the CRC-32C of p, as the protocol writes it. The store compares it with what it got.
+// checksum returns the CRC-32C of p, as the protocol writes it. The store compares it with the bytes that it got.
 func checksum(p []byte) *string {
 	sum := binary.BigEndian.AppendUint32(nil, crc32.Checksum(p, castagnoli))
 	return aws.String(base64.StdEncoding.EncodeToString(sum))
@@ -164,7 +163,7 @@ func (b *bucket) Get(ctx context.Context, key string, limit int64) ([]byte, obje
 	return p, info, err
 }
 
-// ReadAt does not read again what a cut connection has brought.
+// ReadAt does not read bytes again that came before a connection was cut.
 func (b *bucket) ReadAt(ctx context.Context, of object.Info, p []byte, off int64) (n int, err error) {
 	c, err := b.client.of(b)
 	if err != nil {
@@ -286,7 +285,7 @@ func (b *bucket) Delete(ctx context.Context, of object.Info) error {
 	return err
 }
 
-// removeAfter removes what a put has made all the same, after an error that leaves it open.
+// removeAfter removes an object that a put may have made although it failed.
 func (b *bucket) removeAfter(ctx context.Context, key string, after error) error {
 	if !unsure(after) {
 		return nil

@@ -31,7 +31,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// openBucket is the bucket and prefix of a URL.
+// openBucket returns the bucket and prefix of a URL.
 func openBucket(t *testing.T, url string) *bucket {
 	t.Helper()
 	b, err := object.New(url)

@@ -49,7 +49,7 @@ func (k *contact) attempts() int {
 	return maxAttempts
 }
 
-// failed notes what came of a request with all its attempts.
+// failed notes the outcome of a request with all its attempts.
 func (l *lazyClient) failed(err error) {
 	l.mu.Lock()
 	k := l.contact
@@ -74,7 +74,7 @@ func (l *listener) Do(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// patience is how often a request is made, by what is known of the store.
+// patience is how often a request is made, by the knowledge of the store.
 type patience struct {
 	*retry.Standard
 	contact *contact
@@ -123,7 +123,7 @@ var connections = sync.OnceValue(func() *awshttp.BuildableClient {
 	})
 })
 
-// retryer tries again what was not answered, or was answered with "slow down".
+// retryer repeats requests that were not answered, or were answered with "slow down".
 func retryer() *retry.Standard {
 	return retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts, o.MaxBackoff, o.RateLimiter = maxAttempts, object.MaxBackoff, ratelimit.None

@@ -53,7 +53,7 @@ var remedies = map[error]string{
 	syscall.ENOSPC: "make room in the store, or keep fewer epochs (HOLDFAST_KEEP)",
 }
 
-// fail wraps what the library says about a request.
+// fail wraps the library's error about a request.
 func (b *bucket) fail(op, key string, err error) error {
 	if err == nil {
 		return nil

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Sort of a damage: what verify has to answer.
+// Sort of a damage: the expected answer of verify.
 type Sort int
 
 // Sorts of damage.
 const (
 	AnySort  Sort = iota // it may do no harm; if it does, verify must see it
-	Spoils               // there, and not what was written: damaged
+	Spoils               // there, with other bytes: damaged
 	Takes                // gone: missing, or not redundant
 	Mixes                // either, or both
 	Harmless             // verify has nothing to say
@@ -32,7 +32,7 @@ type Damager struct {
 	Base   string        // all directories of the job lie below it
 	Levels []string      // the directories of levels
 	Newest storage.Epoch // newest epoch; retention keeps it and the one before
-	Done   []string      // what was done, in words
+	Done   []string      // the damage, in words
 }
 
 func (v *Damager) junk(n int) []byte {
@@ -111,7 +111,7 @@ func copies(p, q string) bool {
 	return part(p) == "shard" && filepath.Base(p) == filepath.Base(q) && epoch(p) == epoch(q)
 }
 
-// part is what a file or directory is: "manifest", "shard", "epoch", ...
+// part returns the kind of a file or directory: "manifest", "shard", "epoch", ...
 func part(p string) string {
 	name := filepath.Base(p)
 	switch {
@@ -131,8 +131,7 @@ func part(p string) string {
 	return name
 }
 
-// kept reports whether retention keeps the epoch that a file belongs to for itself,
-// not for what later ones refer to.
+// kept reports whether retention keeps a file's epoch for itself, not for later ones that refer to it.
 func (v *Damager) kept(p string) bool {
 	return strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest)) ||
 		strings.Contains(p, fmt.Sprintf("epoch-%010d", v.Newest-1))
@@ -149,7 +148,7 @@ func (v *Damager) all() (out []string) {
 	return out
 }
 
-// Damage does one thing and says of what sort it was.
+// Damage does one damage and returns its sort.
 func (v *Damager) Damage() Sort {
 	for {
 		list, acts := v.all(), fileActs
@@ -181,7 +180,7 @@ func (v *Damager) Damage() Sort {
 		switch part(p) {
 		case "epoch", "manifest", "shard", "pack", "row":
 			if (a.sort == Takes || a.sort == Mixes) && !v.kept(p) {
-				return AnySort // what of it is needed is looked at with the epochs that need it
+				return AnySort // its needed parts are checked with the epochs that need them
 			}
 		case "ledger", "trials", "holdfast.begun":
 			if a.sort != Harmless {

@@ -146,7 +146,7 @@ var dirActs = []act{
 			return errSame
 		}
 		err = os.RemoveAll(p)
-		_ = os.CopyFS(p, os.DirFS(other)) // it stops at what an earlier damage left
+		_ = os.CopyFS(p, os.DirFS(other)) // it stops at the trace of an earlier damage
 		return err
 	}},
 	{"another number", Mixes, func(v *Damager, p string) error {
@@ -197,7 +197,7 @@ var levelActs = []act{
 	}},
 }
 
-// Worst is the worst kind among findings, as holdfast verify answers; "" if nothing
+// Worst returns the worst kind among findings, as holdfast verify answers; "" if nothing
 // is wrong.
 func Worst(found []checkpoints.Finding) checkpoints.Kind {
 	for _, k := range []checkpoints.Kind{checkpoints.Damaged, checkpoints.Missing, checkpoints.NotRedundant} {

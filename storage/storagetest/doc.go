@@ -1,3 +1,3 @@
-// Package storagetest helps to test what keeps checkpoints: a network in memory
-// between stores, and the suite that every level passes.
+// Package storagetest helps to test stores of checkpoints: a network in memory between stores, and the suite that every
+// level passes.
 package storagetest

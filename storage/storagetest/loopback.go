@@ -39,7 +39,7 @@ func (l *Loopback) SetDown(rank int, down bool) {
 	l.down[rank] = down
 }
 
-// Rank is the transport of one rank.
+// Rank returns the transport of one rank.
 func (l *Loopback) Rank(rank int) storage.Transport { return loopRank{l, rank} }
 
 type loopRank struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Level is what Run tests: a level, and what it needs.
+// Level has the level that Run tests, and its needs.
 type Level struct {
 	Config storage.LevelConfig // Dir is chosen by Run
 	Nodes  []string            // node of each rank
@@ -25,10 +25,9 @@ type Level struct {
 	Store func(t *testing.T) string
 }
 
-// Run checks what every level promises: an epoch exists there when it is
-// committed and not before; it is restored bit for bit from that level alone;
-// what is committed is not replaced; what is discarded or pruned is gone and
-// nothing else is; a cancelled context ends an operation and leaves nothing.
+// Run checks the promises of every level. An epoch exists there when it is committed and not before. It is restored bit
+// for bit from only that level. Committed epochs are not replaced. Discarded and pruned ones are gone, and nothing else
+// is. A cancelled context ends an operation and leaves nothing.
 func Run(t *testing.T, l Level) {
 	for name, test := range map[string]func(*suite){
 		"commit makes it exist": (*suite).commit,
@@ -189,7 +188,7 @@ func (s *suite) offers(e storage.Epoch) bool {
 	return true
 }
 
-// restore compares what every rank reads.
+// restore compares every rank's bytes.
 func (s *suite) restore(e storage.Epoch) error {
 	_, err := s.each(func(st *storage.Store, r int) (info storage.ShardInfo, err error) {
 		sh, err := st.Fetch(context.Background(), e)

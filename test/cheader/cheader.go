@@ -61,7 +61,7 @@ func camel(name string) string {
 	return b.String()
 }
 
-// value is that of an expression of C, which but for suffixes and types is one of Go.
+// value returns the value of an expression of C, which but for suffixes and types is one of Go.
 func value(c string) (constant.Value, error) {
 	c = regexp.MustCompile(`\((?:size_t|uint\d+_t)\)`).ReplaceAllString(c, "")
 	c = regexp.MustCompile(`\b(0x[0-9a-f]+|\d+)u\b`).ReplaceAllString(c, "$1")
@@ -72,7 +72,7 @@ func value(c string) (constant.Value, error) {
 	return v.Value, nil
 }
 
-// constants are the exported integers of a package.
+// constants returns the exported integers of a package.
 func constants(t *testing.T, dir string) map[string]constant.Value {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 )
 
-// twoGPUs is the library in front, for programs that move between two GPUs.
+// twoGPUs returns the library in front, for programs that move between two GPUs.
 func twoGPUs(t *testing.T) way {
 	return pausable(filepath.Join(t.TempDir(), "usage")).with("FAKE_DEVICES=2")
 }
@@ -121,7 +121,7 @@ func TestMoveFails(t *testing.T) {
 	}
 }
 
-// holders are the processes beside a program that hold its memory. They are children of no process here.
+// holders returns the processes beside a program that hold its memory. They are children of no process here.
 func (r *running) holders() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is good
 	for _, path := range all {

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
-// pausable is the library in front, for programs that are paused; usage is the file in which the fake driver says how
-// much of each GPU's memory is in use.
+// pausable returns the library in front, for programs that are paused; usage is the file in which the fake driver says
+// how much of each GPU's memory is in use.
 func pausable(usage string) way {
 	return preloaded(library()).with("HOLDFAST_CUDA_PAUSE=on", "FAKE_USAGE="+usage)
 }
@@ -38,7 +38,7 @@ type running struct {
 	usage     string
 }
 
-// inBuilt is the path of a program.
+// inBuilt returns the path of a program.
 func inBuilt(program string) string {
 	if filepath.IsAbs(program) {
 		return program
@@ -67,10 +67,10 @@ func (w way) start(t *testing.T, program string, args ...string) *running {
 	}
 }
 
-// pid is the program's process.
+// pid returns the program's process.
 func (r *running) pid() int { return r.cmd.Process.Pid }
 
-// used is how many bytes of a GPU are in use.
+// used returns how many bytes of a GPU are in use.
 func (r *running) used(t *testing.T, gpu int) uint64 {
 	t.Helper()
 	b, err := os.ReadFile(r.usage)

@@ -49,7 +49,7 @@ func killed(t *testing.T, w way, program string, at int, mode string) ran {
 	return r
 }
 
-// sums is what the program prints at its end, without the step that it began at.
+// sums returns what the program prints at its end, without the step that it began at.
 func sums(out string) string {
 	_, sums, _ := strings.Cut(out, "\n")
 	return sums

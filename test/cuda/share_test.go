@@ -78,7 +78,7 @@ func (s *sharing) until(moment string) {
 
 func (s *sharing) goOn() { fmt.Fprintln(s.in) }
 
-// user is the second process.
+// user returns the second process.
 func (s *sharing) user(t *testing.T) *running {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.pid()))

@@ -78,7 +78,7 @@ type ran struct{ out, said string }
 // A way leads a program to a driver.
 type way []string
 
-// alone is the driver without the library.
+// alone returns the driver without the library.
 func alone() way { return way{"LD_LIBRARY_PATH=" + filepath.Join(built.dir, fake)} }
 
 // preloaded and path are the two ways to put a library in front.

@@ -100,7 +100,7 @@ func (l *life) start(t *testing.T, more ...string) *job {
 	return j
 }
 
-// held is a start that stays half-way until it is killed.
+// held returns a start that stays half-way until it is killed.
 func (l *life) held(t *testing.T) *job {
 	t.Helper()
 	j := l.start(t, "-result", l.dirs.result, "-hold", l.dirs.result+".never")

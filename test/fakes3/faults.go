@@ -72,7 +72,7 @@ func Random(seed uint64, share float64) (choose func(int, *http.Request) Fault, 
 	return choose, wait
 }
 
-// Counts is how many faults of each kind there were.
+// Counts returns how many faults of each kind there were.
 func (p *Proxy) Counts() map[Fault]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,14 +64,14 @@ func (s *Server) Keys() []string {
 	return slices.Sorted(maps.Keys(s.objects))
 }
 
-// Uploads is how many multipart uploads are unfinished.
+// Uploads returns how many multipart uploads are unfinished.
 func (s *Server) Uploads() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.uploads)
 }
 
-// Counts is how many requests of each kind were made since the last call.
+// Counts returns how many requests of each kind were made since the last call.
 func (s *Server) Counts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -42,7 +42,7 @@ func TestAliasesSayWhatTheyAre(t *testing.T) {
 // alias is a public name of a type of an internal package.
 type alias struct{ as, comment, from, name string }
 
-// dirOf is where a package of the module lies.
+// dirOf returns where a package of the module lies.
 func dirOf(path string) string {
 	return filepath.Join("..", "..", strings.TrimPrefix(strings.TrimPrefix(path, module), "/"))
 }

@@ -39,7 +39,7 @@ func Build(dir string) error {
 	return nil
 }
 
-// checkout is the folder of the repository that the working directory is in.
+// checkout returns the folder of the repository that the working directory is in.
 func checkout() (string, error) {
 	dir, err := filepath.Abs(".")
 	for ; err == nil; dir = filepath.Dir(dir) {

@@ -36,7 +36,7 @@ func TestDrainAtEveryCall(t *testing.T) {
 	}
 }
 
-// preload is the variable that puts the layer before a rank's MPI, and between them what has it yield.
+// preload returns the variable that puts the layer before a rank's MPI, and between them what has it yield.
 func preload(layer string) string {
 	for _, variable := range yield.Env() {
 		if file, ok := strings.CutPrefix(variable, "LD_PRELOAD="); ok {

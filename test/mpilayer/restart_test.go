@@ -221,7 +221,7 @@ func TestRequestsOverAtOnce(t *testing.T) {
 	}
 }
 
-// sums are the lines of a program with results of the ranks, in order.
+// sums returns the lines of a program with results of the ranks, in order.
 func sums(out string) (lines []string) {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, " sum ") {
@@ -232,7 +232,7 @@ func sums(out string) (lines []string) {
 	return lines
 }
 
-// ringSums are what ring.c and ring.f90 compute.
+// ringSums returns what ring.c and ring.f90 compute.
 func ringSums(ranks, steps int, as func(uint64) any) (lines []string) {
 	for r := range ranks {
 		left, sum := (r+ranks-1)%ranks, uint64(0)
@@ -250,7 +250,7 @@ func ringSums(ranks, steps int, as func(uint64) any) (lines []string) {
 	return lines
 }
 
-// postedSums are what posted.c computes.
+// postedSums returns what posted.c computes.
 func postedSums(ranks, steps int) (lines []string) {
 	const toRight, toLeft = 2, 3
 	for r := range ranks {
@@ -269,7 +269,7 @@ func postedSums(ranks, steps int) (lines []string) {
 	return lines
 }
 
-// leftSums are what posted.cpp and posted.py compute.
+// leftSums returns what posted.cpp and posted.py compute.
 func leftSums(ranks, steps int) (lines []string) {
 	for r := range ranks {
 		left, sum := (r+ranks-1)%ranks, uint64(0)
@@ -281,7 +281,7 @@ func leftSums(ranks, steps int) (lines []string) {
 	return lines
 }
 
-// synchronousSums are what synchronous.c computes.
+// synchronousSums returns what synchronous.c computes.
 func synchronousSums(ranks, steps int) (lines []string) {
 	for r := range ranks {
 		left, sum := (r+ranks-1)%ranks, uint64(0)
@@ -295,7 +295,7 @@ func synchronousSums(ranks, steps int) (lines []string) {
 	return lines
 }
 
-// threadSums are what threads.c computes.
+// threadSums returns what threads.c computes.
 func threadSums(ranks, steps int) (lines []string) {
 	for r := range ranks {
 		left, sum := (r+ranks-1)%ranks, uint64(0)
@@ -309,7 +309,7 @@ func threadSums(ranks, steps int) (lines []string) {
 	return lines
 }
 
-// waitingSums are what waiting.c computes.
+// waitingSums returns what waiting.c computes.
 func waitingSums(ranks, steps int) (lines []string) {
 	const threads, service = 4, 7
 	value := func(of, t, step int) uint64 { return uint64(of*100000 + t*10000 + step%9973) }

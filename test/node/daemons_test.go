@@ -163,7 +163,7 @@ func TestRunDaemons(t *testing.T) {
 	})
 }
 
-// daemonOf is how status names the daemon.
+// daemonOf returns how status names the daemon.
 func daemonOf(t *testing.T, dir string) string {
 	t.Helper()
 	out, err := exec.Command(built.holdfast, "status", "--timeout", "30s", dir).CombinedOutput()

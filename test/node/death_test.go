@@ -29,8 +29,8 @@ type life struct {
 	began int // at which step
 }
 
-// daemon is the process that serves the job, other than one that has died; 0: there is none. While ranks connect there
-// may be several: of those that ranks start at the same time one serves, and the others end.
+// daemon returns the process that serves the job, other than one that has died; 0: there is none. While ranks connect
+// there may be several: of those that ranks start at the same time one serves, and the others end.
 func (l *life) daemon(not int) int {
 	if all := l.daemons(not); len(all) > 0 {
 		return all[0]
@@ -38,7 +38,7 @@ func (l *life) daemon(not int) int {
 	return 0
 }
 
-// serving is the daemon of a job whose ranks are connected.
+// serving returns the daemon of a job whose ranks are connected.
 func (l *life) serving() int {
 	l.t.Helper()
 	var all []int
@@ -258,7 +258,7 @@ func TestDaemonKilledAnywhere(t *testing.T) {
 		*killSeed, phases, waits[len(waits)/2], waits[len(waits)-1], late)
 }
 
-// keyOf is the key of a job's daemon.
+// keyOf returns the key of a job's daemon.
 func keyOf(env []string) string {
 	for _, v := range env {
 		if key, ok := strings.CutPrefix(v, "HOLDFAST_NODE_KEY="); ok {

@@ -33,7 +33,7 @@ func (i installed) path(elem ...string) string {
 	return filepath.Join(append([]string{i.prefix}, elem...)...)
 }
 
-// environ is that of a job, in which nothing leads to the installed command.
+// environ returns the environ of a job, in which nothing leads to the installed command.
 func (i installed) environ(t *testing.T) []string {
 	return append(environ(t, t.TempDir()), "HOLDFAST_BIN=", "PATH=/usr/bin:/bin")
 }
@@ -43,7 +43,7 @@ func (i installed) static(t *testing.T) []string {
 	return append(i.environ(t), "HOLDFAST_BIN="+i.path("bin/holdfast"))
 }
 
-// flags are what pkg-config has for a module.
+// flags returns what pkg-config has for a module.
 func (i installed) flags(t *testing.T, args ...string) []string {
 	t.Helper()
 	c := exec.Command("pkg-config", args...)

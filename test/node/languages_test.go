@@ -50,7 +50,7 @@ func fortran(t *testing.T, compiler, source string) string {
 	return out
 }
 
-// python is an interpreter that has NumPy and mpi4py.
+// python returns an interpreter that has NumPy and mpi4py.
 func python(t *testing.T) string {
 	t.Helper()
 	for _, p := range []string{"python3", "/usr/bin/python3"} {
@@ -125,7 +125,7 @@ func restartsUnder(t *testing.T, p program, first, second mpirun.Launcher, want 
 	}
 }
 
-// ranksWith are the ranks that have an argument: its launcher has it, too, but a launcher has
+// ranksWith returns the ranks that have an argument: its launcher has it, too, but a launcher has
 // more before the program.
 func ranksWith(t *testing.T, arg string) (pids []int) {
 	t.Helper()
@@ -151,7 +151,7 @@ func ranksWith(t *testing.T, arg string) (pids []int) {
 	return pids
 }
 
-// heatInC is the result of the solver in C, on one rank: that of the others, whatever their
+// heatInC returns the result of the solver in C, on one rank: that of the others, whatever their
 // language, is the same by bytes.
 func heatInC(t *testing.T) []byte {
 	t.Helper()

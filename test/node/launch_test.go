@@ -72,7 +72,7 @@ func compileTo(t *testing.T, out, cc, source string, flags ...string) {
 	}
 }
 
-// environ is that of a job: its directory for checkpoints, and its daemon.
+// environ returns the environ of a job: its directory for checkpoints, and its daemon.
 func environ(t *testing.T, dir string) []string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -207,7 +207,7 @@ func (j *job) mustEnd() {
 	}
 }
 
-// result is what the ranks of walk have written.
+// result returns what the ranks of walk have written.
 func result(t *testing.T, name string) (all []byte) {
 	t.Helper()
 	for r := range ranks {
@@ -249,7 +249,7 @@ func launchOne(t *testing.T, env, line []string) *job {
 	return j
 }
 
-// ranksOf are the processes of a program of this test.
+// ranksOf returns the processes of a program of this test.
 func ranksOf(t *testing.T, program string) (pids []int) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/exe")

@@ -184,7 +184,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// epochs are those that a job can restore, newest first.
+// epochs returns those that a job can restore, newest first.
 func epochs(t *testing.T, dir string) (list []int) {
 	t.Helper()
 	out, err := exec.Command(built.holdfast, "ls", "--json", dir).Output()

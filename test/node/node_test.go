@@ -26,7 +26,7 @@ var (
 	instructions = flag.Int("instructions", 4, "before how many of them TestKilledAtInstruction kills a rank")
 )
 
-// uncut is the result of walk without a checkpoint.
+// uncut returns the result of walk without a checkpoint.
 func uncut(t *testing.T, program string) []byte {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "want")

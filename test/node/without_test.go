@@ -15,7 +15,7 @@ import (
 
 const withoutLine = "holdfast: running without checkpoints: "
 
-// off is an environment without checkpoints, and without a command that could start a daemon.
+// off returns an environment without checkpoints, and without a command that could start a daemon.
 func off(env []string, more ...string) []string {
 	return append(slices.Clone(env), append([]string{"HOLDFAST_GLOBAL=off", "HOLDFAST_BIN=/nowhere"}, more...)...)
 }

@@ -39,7 +39,7 @@ func (l *lab) startPaused(device, name string, args ...string) *pausedProgram {
 	return p
 }
 
-// pid is the program's process as an argument.
+// pid returns the program's process as an argument.
 func (p *pausedProgram) pid() string { return strconv.Itoa(p.Process.Pid) }
 
 // try runs a command of the user's.
@@ -87,7 +87,7 @@ func TestPausedAtRandom(t *testing.T) {
 	}
 }
 
-// last is the end of a text.
+// last returns the end of a text.
 func last(text string) string { return text[max(0, len(text)-400):] }
 
 // TestPausedFindsAForgottenArgument: the program that is paused notices when a kernel has another argument.

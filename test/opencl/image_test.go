@@ -114,7 +114,7 @@ func (p *imaged) await(what string, done func() bool) {
 	}
 }
 
-// text is what the program has written.
+// text returns what the program has written.
 func (p *imaged) text() string {
 	b, _ := os.ReadFile(p.out) // it is there
 	return string(b)

@@ -139,7 +139,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// workerOf is the process of a server that serves its newest program.
+// workerOf returns the process of a server that serves its newest program.
 func workerOf(t *testing.T, server int) int {
 	t.Helper()
 	list, err := filepath.Glob("/proc/[0-9]*")

@@ -54,7 +54,7 @@ func (l *lab) runImaged(criu string, env []string, flags, program []string) *ima
 	return r
 }
 
-// program is the process of the program, 0 for none.
+// program returns the process of the program, 0 for none.
 func (r *imagedRun) program() int {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {

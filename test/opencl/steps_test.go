@@ -85,7 +85,7 @@ func (s *step) under(p *imaged, signal, saw string) []string {
 		fmt.Sprintf("epoch-%010d", p.newest()+1)).Replace(s.path))
 }
 
-// newest is the newest epoch of the images, which may not be committed.
+// newest returns the newest epoch of the images, which may not be committed.
 func (p *imaged) newest() (e int) {
 	list, _ := filepath.Glob(filepath.Join(p.dir, "epoch-*"))
 	for _, dir := range list {

@@ -54,7 +54,7 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// serverOf is the process that serves a program: the one at the other end of its sockets.
+// serverOf returns the process that serves a program: the one at the other end of its sockets.
 func serverOf(t *testing.T, program int) int {
 	t.Helper()
 	env, _ := os.ReadFile("/proc/" + strconv.Itoa(program) + "/environ")

@@ -174,7 +174,7 @@ var commandLimit = 10 * time.Minute
 
 func (l *lab) socket() string { return "unix:" + filepath.Join(l.dir, "holdfast-gpud.sock") }
 
-// command is a program of the lab with its environment.
+// command returns a program of the lab with its environment.
 func (l *lab) command(env []string, name string, args ...string) *exec.Cmd {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
@@ -194,7 +194,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// through are the variables of a program that runs through the library on a device.
+// through returns the variables of a program that runs through the library on a device.
 func through(device string) []string {
 	env := []string{"OCL_ICD_VENDORS=" + built.vendors, "HOLDFAST_DEVICE=" + device}
 	if device == "pocl" && !onGPU {
@@ -271,7 +271,7 @@ func (l *lab) startUntil(line string, env []string, name string, args ...string)
 	return nil
 }
 
-// rest is what the program prints until it ends.
+// rest returns what the program prints until it ends.
 func (r *running) rest() (string, error) {
 	var all []string
 	for r.lines.Scan() {

@@ -22,7 +22,7 @@ func Alone() {
 	}
 }
 
-// Env is the variable, KEY=VALUE, that has a process load PoCL alone; nothing where it is not installed.
+// Env returns the variable, KEY=VALUE, that has a process load PoCL alone; nothing where it is not installed.
 func Env() []string {
 	if _, err := os.Stat(file); err != nil {
 		return nil

@@ -46,7 +46,8 @@ var elsewhere = []struct{ line, by string }{
 	{`^(mpicc|mpicxx|mpifort|src=|mpirun|mkdir|module|kill -USR1)`, "test/node/install_test.go TestInstall"},
 }
 
-// shellLines are the commands of a page: lines of blocks of sh, and indented ones that begin with a word of a shell.
+// shellLines returns the commands of a page: lines of blocks of sh, and indented ones that begin with a word of a
+// shell.
 func shellLines(page string) (lines []string) {
 	text := regexp.MustCompile(`(?m)^holdfast run: .*$`).ReplaceAllString(page, "")
 	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(text, -1) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// pages are the documents for users and implementers.
+// pages returns the documents for users and implementers.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -38,7 +38,7 @@ var (
 	spaces = regexp.MustCompile(`\s+`)
 )
 
-// commandLines are the lines of a page's programs, and its texts in backquotes, each in one line.
+// commandLines returns the lines of a page's programs, and its texts in backquotes, each in one line.
 func commandLines(page string) (lines []string) {
 	for _, m := range fence.FindAllStringSubmatch(page, -1) {
 		lines = append(lines, strings.Split(strings.ReplaceAll(m[1], "\\\n", " "), "\n")...)
@@ -161,7 +161,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// slug is the name by which a link finds a heading.
+// slug returns the name by which a link finds a heading.
 func slug(heading string) string {
 	heading = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading, "$1")
 	heading = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")

@@ -43,7 +43,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// block is the first program in a language on a page.
+// block returns the first program in a language on a page.
 func block(t *testing.T, page, language string) string {
 	t.Helper()
 	_, after, ok := strings.Cut(read(t, page), "```"+language+"\n")
@@ -118,7 +118,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// sources are the texts of all programs but tests, with texts on several lines in one.
+// sources returns the texts of all programs but tests, with texts on several lines in one.
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 )
 
-// clients are the programs on a server.
+// clients returns the programs on a server.
 func (l *lab) clients(s *server) []gpud.ClientStatus {
 	l.Helper()
 	a, err := gpud.DialStatus(l.Context(), s.addr, l.key())
@@ -66,7 +66,7 @@ func TestMovedAtRandomMoments(t *testing.T) {
 	}
 }
 
-// number is an application's at a server, 0 when it has no device there. Those
+// number returns an application's at a server, 0 when it has no device there. Those
 // that have ended may still be listed.
 func (l *lab) number(s *server, a *app) uint64 {
 	l.Helper()
@@ -196,7 +196,7 @@ func TestServerLeaves(t *testing.T) {
 	}
 }
 
-// workers are the processes of a server's workers.
+// workers returns the processes of a server's workers.
 func (l *lab) workers(s *server) (pids []string) {
 	l.Helper()
 	dir := fmt.Sprintf("/proc/%d/task", s.cmd.Process.Pid)

@@ -12,7 +12,7 @@ import (
 // applications are all that are moved.
 var applications = []string{"matmul", "nbody", "smithwaterman", "transpose"}
 
-// arguments are the flags that give an application so much work: 1 takes some tenths of a second on a CPU of two
+// arguments returns the flags that give an application so much work: 1 takes some tenths of a second on a CPU of two
 // cores. They may write input to dir.
 func arguments(name string, load float64, dir string) ([]string, error) {
 	steps := func(n float64) string { return fmt.Sprint(max(2, int(math.Round(n*load)))) }

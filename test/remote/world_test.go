@@ -162,7 +162,7 @@ func (l *lab) left(s *server) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// device is the text of a selection: the first of the servers that answers.
+// device returns the text of a selection: the first of the servers that answers.
 func (l *lab) device(list ...*server) string {
 	text := "key=" + l.key()
 	for _, s := range list {

@@ -198,14 +198,14 @@ func newest(output, level string) int {
 	return last
 }
 
-// srunLine is the command line that starts n ranks of the program under test. The
+// srunLine returns the command line that starts n ranks of the program under test. The
 // preload that the test bed has for MPICH is not used: Holdfast programs have to
 // end without it.
 func (b *bed) srunLine(mpi, n int, flags []string, program ...string) []string {
 	return append(append(b.srun(mpi, n, flags), b.bin+"/testprog"), program...)
 }
 
-// srun is the part of it before the program.
+// srun returns the part of it before the program.
 func (b *bed) srun(mpi, n int, flags []string) []string {
 	m := mpis[mpi]
 	args := []string{"srun", "--mpi=" + m.plugin, "-n", fmt.Sprint(n), "--export=" +

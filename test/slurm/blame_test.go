@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// slurmLog is what slurmctld has logged.
+// slurmLog returns what slurmctld has logged.
 func (b *bed) slurmLog(t *testing.T) string {
 	t.Helper()
 	text, _ := b.Try(t, "bash", "-c", "cat $TESTBED_STATE/log/slurmctld.log") // without it less is known

@@ -60,7 +60,7 @@ func (b *bed) newJob(t *testing.T, mpi int, name string, program []string, ranks
 	return j
 }
 
-// args are the arguments of the program under test.
+// args returns the arguments of the program under test.
 func (j *job) args(program []string) []string {
 	args := append(append([]string{}, program...), "-result", j.there+"/result")
 	if slices.Equal(program, held) {
@@ -155,7 +155,7 @@ func (j *job) ends(t *testing.T) {
 	}
 }
 
-// decisions are the lines of holdfast run.
+// decisions returns the lines of holdfast run.
 func (j *job) decisions() string {
 	var lines []string
 	for line := range strings.Lines(j.log()) {

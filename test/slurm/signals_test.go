@@ -30,7 +30,7 @@ func (b *bed) template(t *testing.T, mpi int, name string, sbatch, program []str
 	return j
 }
 
-// line is the program under test with its result file.
+// line returns the program under test with its result file.
 func (b *bed) line(program []string, result string) []string {
 	return append(append([]string{b.bin + "/testprog"}, program...), "-result", result)
 }

@@ -78,7 +78,7 @@ func TestRandomDeaths(t *testing.T) {
 	}
 }
 
-// kept are the trials in a file, or list where there is none.
+// kept returns the trials in a file, or list where there is none.
 func kept(t *testing.T, file string, list []trial) []trial {
 	if file == "" {
 		return list

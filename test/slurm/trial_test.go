@@ -119,7 +119,7 @@ type tail struct {
 	all   []events.Event
 }
 
-// newest is the number of the newest run of which the rank has a log, 0 without any.
+// newest returns the number of the newest run of which the rank has a log, 0 without any.
 func (l *tail) newest() (run int) {
 	for _, f := range l.files("run-*") {
 		n, _ := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(f)), "run-")) // digits by the pattern
@@ -216,7 +216,7 @@ var (
 	timeUp = regexp.MustCompile(`(?m)^.*(?:\*\*\* JOB .* DUE TO TIME LIMIT|has exceeded its time limit).*`)
 )
 
-// nodesOf are the nodes of a start, by rank.
+// nodesOf returns the nodes of a start, by rank.
 func (j *job) nodesOf(t *testing.T, start int) []string {
 	t.Helper()
 	for _, m := range started.FindAllStringSubmatch(j.log(), -1) {
@@ -231,7 +231,7 @@ func (j *job) nodesOf(t *testing.T, start int) []string {
 	return nil
 }
 
-// newestStart is the number of the start that the log tells of last.
+// newestStart returns the number of the start that the log tells of last.
 func (j *job) newestStart() (n int) {
 	for _, m := range started.FindAllStringSubmatch(j.log(), -1) {
 		n, _ = strconv.Atoi(m[1]) // digits by the pattern
@@ -389,7 +389,7 @@ func (j *job) bring(t *testing.T, kind string, nodes []string) {
 	}
 }
 
-// surviving is the newest epoch that the log calls committed at a level that
+// surviving returns the newest epoch that the log calls committed at a level that
 // survives the death.
 func (tr *trial) surviving(log string) int {
 	safe := newest(log, "global")
@@ -405,7 +405,7 @@ func (tr *trial) surviving(log string) int {
 	return safe
 }
 
-// tolerates is how many nodes may die at once.
+// tolerates returns how many nodes may die at once.
 func (tr *trial) tolerates() int {
 	_, count, _ := strings.Cut(tr.Redundancy, ":")
 	if _, p, ok := strings.Cut(count, "+"); ok {
@@ -502,7 +502,7 @@ func (j *job) finish(t *testing.T, tr *trial) {
 var notices = regexp.MustCompile(
 	`holdfast run: (\S+) (?:.* is lost|node .* is no longer used|a spare node replaces node|ending start)`)
 
-// noticed is how long after a death the log tells of it first; 0 if it does not.
+// noticed returns how long after a death the log tells of it first; 0 if it does not.
 func noticed(log string, struck time.Time) float64 {
 	for _, m := range notices.FindAllStringSubmatch(log, -1) {
 		clock, err := time.ParseInLocation("2006-01-02 15:04:05.000", struck.Format("2006-01-02 ")+m[1], time.Local)
@@ -513,7 +513,7 @@ func noticed(log string, struck time.Time) float64 {
 	return 0
 }
 
-// cores are the core files that ranks have left.
+// cores returns the core files that ranks have left.
 func (b *bed) cores() []string {
 	list, _ := filepath.Glob(b.PFS() + "/core*") // the pattern is right
 	return list

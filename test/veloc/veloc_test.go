@@ -165,7 +165,7 @@ func heat(t *testing.T, mpi string, p place, form string, option ...string) (com
 	}
 }
 
-// uncut is what heat computes without being stopped.
+// uncut returns what heat computes without being stopped.
 func uncut(t *testing.T) []byte {
 	t.Helper()
 	whole.Do(func() { whole.result = runUncut(t) })

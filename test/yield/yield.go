@@ -35,7 +35,7 @@ func Build(file string) error {
 	return os.Rename(made, file)
 }
 
-// Preload is the variable, KEY=VALUE, that makes ranks yield by a library from Build, in
+// Preload returns the variable, KEY=VALUE, that makes ranks yield by a library from Build, in
 // addition to what is preloaded already.
 func Preload(file string) string {
 	if before := os.Getenv("LD_PRELOAD"); before != "" {

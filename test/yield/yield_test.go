@@ -90,7 +90,7 @@ func look(pidFile string) error {
 	}
 }
 
-// processorTime is what a process has used.
+// processorTime returns what a process has used.
 func processorTime(pid string) (time.Duration, error) {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

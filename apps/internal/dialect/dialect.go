@@ -23,7 +23,7 @@ var (
 	cuda string
 )
 
-// Sources is a source for all devices.
+// Sources returns a source for all devices.
 func Sources(text string) gpustate.Sources {
 	return gpustate.Sources{OpenCL: openCL + text, CUDA: cuda + text}
 }

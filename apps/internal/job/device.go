@@ -16,7 +16,7 @@ type Device struct {
 	*gpustate.Device
 	Window int // of MainQueue, as gpustate.QueueOptions has it
 	built  time.Duration
-	free   []func() error // what HostMemory gave
+	free   []func() error // the memory of HostMemory
 }
 
 // MainQueue gets or makes the queue of a program with one queue.

@@ -102,8 +102,8 @@ type State struct {
 	Value any
 }
 
-// An Array is this rank's share of an array of all ranks, in a buffer of the device; Memory is what
-// coordinated.InBuffer makes of it.
+// An Array is this rank's share of an array of all ranks, in a buffer of the device; Memory is the result of
+// coordinated.InBuffer.
 type Array struct {
 	Name   string
 	Layout coordinated.Array
@@ -114,8 +114,8 @@ type Array struct {
 // there was one. run identifies this run by its parameters; a checkpoint of a run with others is an
 // error that shows both.
 //
-// With -elastic it protects the arrays in place of the device, and the states as what all ranks have
-// alike: then any number of ranks restores them. Nothing else that is on the device is.
+// With -elastic it protects the arrays in place of the device, and the states as replicated values: then any number of
+// ranks restores them. Nothing else that is on the device is.
 func (j *Job) Restore(ctx context.Context, run string, arrays []Array, states ...State) (bool, error) {
 	name := &runName{now: run}
 	if err := j.protect(name, arrays, states); err != nil {
@@ -160,7 +160,7 @@ func (j *Job) Elastic() bool { return j.options.Elastic }
 // checkpoint of another run is refused before any state changes.
 type runName struct{ now, saved string }
 
-// MarshalBinary is the name of this run.
+// MarshalBinary returns the name of this run.
 func (r *runName) MarshalBinary() ([]byte, error) { return []byte(r.now), nil }
 
 // StageBinary refuses a checkpoint of another run.
@@ -185,7 +185,7 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// BeyondError is the error of a run whose checkpoint is already past its last step.
+// BeyondError returns the error of a run whose checkpoint is already past its last step.
 func BeyondError(what string, at int64, flag string, last int64) error {
 	return &refusal{fmt.Errorf("the checkpoint is at %s %d, this run ends at %d: give %s %d or more, another "+
 		"directory for checkpoints, or -fresh",

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated"
 )
 
-// Times is what -times writes: where the time of a run went, in seconds, as rank 0 measured it.
+// Times is the output of -times: the parts of a run's time, in seconds, as rank 0 measured them.
 type Times struct {
 	Program string  `json:"program"`
 	Ranks   int     `json:"ranks"`
@@ -22,7 +22,7 @@ type Times struct {
 	// RestoredEpoch is 0 on a first start.
 	RestoredEpoch uint64       `json:"restored_epoch"`
 	RestoredBytes int64        `json:"restored_bytes"`
-	Restoring     []PartTime   `json:"restoring,omitempty"` // what restore is made of, in order
+	Restoring     []PartTime   `json:"restoring,omitempty"` // the parts of restore, in order
 	Epochs        []EpochTimes `json:"epochs"`
 }
 
@@ -32,7 +32,7 @@ type PartTime struct {
 	Took float64 `json:"took"`
 }
 
-// EpochTimes is what one checkpoint took.
+// EpochTimes has the times of one checkpoint.
 type EpochTimes struct {
 	Epoch   uint64             `json:"epoch"`
 	Bytes   int64              `json:"bytes"`
@@ -44,7 +44,7 @@ type EpochTimes struct {
 	Error   string             `json:"error,omitempty"`
 }
 
-// add enters what the checkpointer has seen.
+// add enters the checkpointer's figures.
 func (t *Times) add(s coordinated.Stats) {
 	t.Epochs = []EpochTimes{}
 	t.Restore = s.Restore.Took.Seconds()

@@ -1,5 +1,5 @@
-// Package jobtest holds what the tests of the applications have in common: the
-// device to test on, and the test that kills a run and lets it go on elsewhere.
+// Package jobtest holds the common parts of the applications' tests: the device to test on, and the test that kills a
+// run and lets it go on elsewhere.
 package jobtest
 
 import (
@@ -48,8 +48,8 @@ type Restart struct {
 	Name  string // of the program in the test's directory
 	Args  string // flags, without -out and those for checkpoints
 	Ranks int
-	// Step is what the program prints before the number of a step, and At the step
-	// from which on the checkpoint is asked for.
+	// Step is the program's text before the number of a step, and At the step from which on the checkpoint is asked
+	// for.
 	Step string
 	At   int
 	Back bool // from MPICH to Open MPI, not from Open MPI to MPICH
@@ -117,7 +117,7 @@ func GivesUp(t *testing.T, name, args, want string) {
 	}
 }
 
-// committed is what the library logs of an epoch that every node can restore.
+// committed is the library's log line for an epoch that every node can restore.
 var committed = regexp.MustCompile(`holdfast: committed rank=0 epoch=\d+ level=global `)
 
 // restart is a restart under one pair of MPIs.

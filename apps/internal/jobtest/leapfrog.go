@@ -2,8 +2,7 @@ package jobtest
 
 import "math"
 
-// A Sim is a system of bodies integrated on the host in float64, the reference for
-// what nbody computes.
+// A Sim is a system of bodies integrated on the host in float64, the reference for nbody.
 type Sim struct {
 	G, Eps  float64
 	Mass    []float64

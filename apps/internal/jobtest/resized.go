@@ -9,8 +9,8 @@ import (
 )
 
 // Resized runs a program with -elastic on three ranks until a checkpoint stops it, continues it on two until the next
-// one, each after so many steps or soon after, and on four up to its end. It returns what the last start wrote. start
-// runs the program with further flags.
+// one, each after so many steps or soon after, and on four up to its end. It returns the output of the last start.
+// start runs the program with further flags.
 func Resized(t *testing.T, after int, start func(ranks int, flags string) ([]byte, error)) []byte {
 	t.Helper()
 	flags := " -elastic -global " + t.TempDir()

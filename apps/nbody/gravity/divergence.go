@@ -18,15 +18,12 @@ const termRoundings = 2 + 7.5 + 3*2*2 + 4
 //
 //	|Δx| <= 2 (δ/λ²) (cosh(λT) - 1) + 2 u X steps cosh(λT),   T = steps dt
 //
-// δ bounds the rounding error of one acceleration: n terms summed one after the
-// other, each off by k = termRoundings, give (n + k) u Σ_j |term_j|, with u the
-// unit roundoff. λ² bounds the gradient of the acceleration,
-// 2 G Σ_j m[j] (|x[j]-x[i]|²+eps²)^(-3/2): two solutions part at most like
-// d″ = λ² d + 2δ. The second part is the rounding of positions (at most X) and
-// velocities in every step, spread in the same way. δ, λ and X are the largest
-// over all bodies at the start; the result doubles δ and λ² for what changes on
-// the way, so the run must be short against the time in which the system
-// changes its shape.
+// δ bounds the rounding error of one acceleration: n terms summed one after the other, each off by k = termRoundings,
+// give (n + k) u Σ_j |term_j|, with u the unit roundoff. λ² bounds the gradient of the acceleration, 2 G Σ_j m[j]
+// (|x[j]-x[i]|²+eps²)^(-3/2): two solutions part at most like d″ = λ² d + 2δ. The second part is the rounding of
+// positions (at most X) and velocities in every step, spread in the same way. δ, λ and X are the largest over all
+// bodies at the start; the result doubles δ and λ² for changes on the way, so the run must be short against the time in
+// which the system changes its shape.
 //
 // It needs all pairs in float64: n² operations.
 func Divergence(g, eps float64, pos []float32, steps int, dt float64) float64 {

@@ -80,7 +80,7 @@ func (al *Alignment) Count(s *Scoring, a, b []byte) Counts {
 	return c
 }
 
-// A Named is an encoded sequence with what a person calls it.
+// A Named is an encoded sequence with its name.
 type Named struct {
 	Name    string
 	Letters []byte
@@ -121,7 +121,7 @@ func share(part, of int) string {
 	return fmt.Sprintf("%d/%d (%.1f%%)", part, of, 100*float64(part)/float64(of))
 }
 
-// letters counts what is not a gap.
+// letters counts everything but gaps.
 func letters(row []byte) int {
 	n := 0
 	for _, c := range row {

@@ -15,7 +15,7 @@ const Letters = 32
 // far enough from the smallest int32 that it cannot wrap around.
 const Low = -1 << 29
 
-// A Scoring says what pairs of letters and gaps are worth.
+// A Scoring has the scores of pairs of letters and of gaps.
 type Scoring struct {
 	Name string
 	// Pair holds the score of two codes at code of a · Letters + code of b.

@@ -107,7 +107,7 @@ func choose(diag, e, f int32, d byte) (int32, byte) {
 	return h, d | from
 }
 
-// State is what a walk is in: the matrix H, or a gap.
+// State is the state of a walk: in the matrix H, or in a gap.
 type State byte
 
 // The states of a walk, and the two that end it.

@@ -2,11 +2,10 @@
 //
 // # Tiles
 //
-// A rank's part of the matrix, all rows and its columns, is cut into tiles of
-// Rows × Cols cells. A row of tiles is a strip. The tiles on a diagonal of tiles
-// do not depend on each other: one launch computes them, a work group each. In a
-// group every work item owns one row and is one cell behind the item above, so
-// that it finds what that one left a step before in local memory.
+// A rank's part of the matrix, all rows and its columns, is cut into tiles of Rows × Cols cells. A row of tiles is a
+// strip. The tiles on a diagonal of tiles do not depend on each other: one launch computes them, a work group each. In
+// a group every work item owns one row and is one cell behind the item above, so that it finds that item's result of
+// the step before in local memory.
 //
 // # Borders
 //

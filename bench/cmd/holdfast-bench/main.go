@@ -1,4 +1,4 @@
-// Command holdfast-bench measures what checkpoints cost on this machine. holdfast bench starts it.
+// Command holdfast-bench measures the cost of checkpoints on this machine. holdfast bench starts it.
 package main
 
 import (
@@ -63,7 +63,7 @@ func worker[Setup any](work func(context.Context, Setup, io.Reader, io.Writer) e
 	}
 }
 
-// newBenchWorker is how suites start their processes: bench.Runner.Worker.
+// newBenchWorker returns how suites start their processes: bench.Runner.Worker.
 func newBenchWorker() *cobra.Command {
 	return &cobra.Command{
 		Use: "worker SUITE SETUP", Short: "one process of a suite", Hidden: true, Args: cobra.ExactArgs(2),

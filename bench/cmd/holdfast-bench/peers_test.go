@@ -41,7 +41,7 @@ func standIn(t *testing.T, name, link string) string {
 	return home
 }
 
-// standInDMTCP is a directory with commands that take DMTCP's arguments.
+// standInDMTCP returns a directory with commands that take DMTCP's arguments.
 func standInDMTCP(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()

@@ -14,8 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// benchSuite is what the commands of all suites have in common: the runner, and
-// how its rows are written.
+// benchSuite is the common part of all suites' commands: the runner, and the form of its rows.
 type benchSuite struct {
 	bench.Runner
 	json, strict bool
@@ -66,7 +65,7 @@ func (s *benchSuite) command(cmd *cobra.Command, run func(cmd *cobra.Command) er
 	return cmd
 }
 
-// check is an error before anything is measured if the results could not be kept.
+// check returns an error before anything is measured if the results could not be kept.
 func (s *benchSuite) check() error {
 	if s.plot == "" {
 		return nil
@@ -125,7 +124,8 @@ func (s *benchSuite) draw(cmd *cobra.Command) error {
 	return nil
 }
 
-// appDir is the absolute path of dir, by default of where this program is: the applications are installed beside it.
+// appDir returns the absolute path of dir, by default of where this program is: the applications are installed beside
+// it.
 func appDir(dir string) (string, error) {
 	if dir != "" {
 		return filepath.Abs(dir)

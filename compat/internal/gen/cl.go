@@ -55,7 +55,7 @@ type value struct {
 	Name, Number, Text string
 }
 
-// Values are the constants of the type.
+// Values returns the constants of the type.
 func (e enum) Values() (out []value) {
 	for i, name := range strings.Fields(e.Names) {
 		v := value{Name: e.Prefix + name, Text: strings.TrimSuffix(name, "Cache")}
@@ -99,8 +99,8 @@ func (v {{.Name}}) String() string {
 {{end}}
 {{- end}}`
 
-// properties are the methods of Device that ask it: what they return, what number the property has,
-// and the unit. MaxWorkItemSizes and ParentDevice are written by hand.
+// properties are the methods of Device that ask it: their results, the number of the property, and the unit.
+// MaxWorkItemSizes and ParentDevice are written by hand.
 const properties = `
 string Name                    102b
 string Vendor                  102c
@@ -182,7 +182,7 @@ func (p property) Call() string {
 	return p.Type + "(d.number(0x" + p.Number + "))"
 }
 
-// Constant is the property's name in the specification.
+// Constant returns the property's name in the specification.
 func (p property) Constant() string {
 	switch p.Name {
 	case "DriverVersion":
@@ -266,7 +266,7 @@ var byCode = map[int]error{
 }
 `
 
-// words are those of a name: DoubleFPConfig is Double, FP and Config.
+// words returns the words of a name: DoubleFPConfig is Double, FP and Config.
 func words(name string) (out []string) {
 	runes, from := []rune(name), 0
 	for i := 1; i < len(runes); i++ {

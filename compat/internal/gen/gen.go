@@ -1,6 +1,6 @@
-// Package gen makes the parts of compat/mpi and compat/cl that follow from tables: a method for each
-// element type, the enumerations, device properties and error numbers of OpenCL. Its test compares the
-// files with what it makes; go generate in compat/mpi or compat/cl writes them.
+// Package gen makes the parts of compat/mpi and compat/cl that follow from tables: a method for each element type, the
+// enumerations, device properties and error numbers of OpenCL. Its test compares the files with its output; go generate
+// in compat/mpi or compat/cl writes them.
 package gen
 
 import (

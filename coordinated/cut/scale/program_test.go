@@ -195,5 +195,5 @@ func nextCollect(w *world, r *rank) op {
 	return op{kind: opCompute, n: int64(serve)}
 }
 
-// collective is the time of a collective over n ranks after the last has entered.
+// collective returns the time of a collective over n ranks after the last has entered.
 func collective(n int) int64 { return int64(bits.Len(uint(n))) * int64(2*time.Microsecond) }

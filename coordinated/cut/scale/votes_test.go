@@ -56,7 +56,7 @@ func (v *Votes) publish(m cut.Message, traffic []int64, fanout int) {
 	}
 }
 
-// ballot is a rank's blob.
+// ballot returns a rank's blob.
 func ballot(rank, n int, same bool) []byte {
 	b := make([]byte, n)
 	for i := range b {

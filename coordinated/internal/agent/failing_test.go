@@ -124,14 +124,14 @@ func TestFailing(t *testing.T) {
 	}
 }
 
-// failing is what the job's status says of checkpoints that fail.
+// failing returns what the job's status says of checkpoints that fail.
 func failing(parts *connect.Inside) string {
 	var rep job.Report
 	parts.Report(&rep)
 	return rep.Failing
 }
 
-// inside is a context under which a Checkpointer shows its parts.
+// inside returns a context under which a Checkpointer shows its parts.
 func inside(ctx context.Context, parts *connect.Inside) context.Context {
 	return connect.WithSeam(ctx, connect.Seam{Opened: func(p connect.Inside) { *parts = p }})
 }

@@ -22,7 +22,7 @@ const (
 // ErrNotDeclared is the error of a rank that has declared something while another has failed.
 var ErrNotDeclared = errors.New("another rank has failed")
 
-// Failed is the report of a rank that cannot describe its arrays; nil: it gives the reason later.
+// Failed returns the report of a rank that cannot describe its arrays; nil: it gives the reason later.
 func Failed(err error) []byte {
 	report := []byte{reportError}
 	if err != nil {
@@ -37,7 +37,7 @@ func sayLayout(l *storage.Layout) ([]byte, error) {
 	return append([]byte{reportLayout}, b...), err
 }
 
-// Nothing is the report of a rank that declares nothing.
+// Nothing returns the report of a rank that declares nothing.
 func Nothing() []byte { return []byte{reportLayout} }
 
 // Judge compares the declarations of all ranks, and puts the verdict in the first blob. It leaves a verdict as it is.

@@ -128,7 +128,7 @@ func (g *array) inMemory() error {
 	return nil
 }
 
-// length is how many elements the memory has.
+// length returns how many elements the memory has.
 func (g *array) length() int64 {
 	if g.dev != nil {
 		return int64(g.dev.Bytes()) / g.local.Elem
@@ -183,7 +183,7 @@ func (g *array) bytes() int64 {
 	return g.local.Elems() * g.local.Elem
 }
 
-// mem is the memory that the blocks lie in.
+// mem returns the memory that the blocks lie in.
 func (g *array) mem() []byte {
 	if g.foreign != nil {
 		return g.foreign.Shared

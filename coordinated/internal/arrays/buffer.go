@@ -16,7 +16,7 @@ type DeviceMemory struct {
 	Elem   reflect.Type
 }
 
-// Device is the one that the buffer is on.
+// Device returns the one that the buffer is on.
 func (m DeviceMemory) Device() *gpustate.Device {
 	if m.At != nil {
 		return (*m.At).Device()

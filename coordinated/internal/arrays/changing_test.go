@@ -56,7 +56,7 @@ func oneArray(t *testing.T, opt coordinated.Options, of func(rank int) coordinat
 	return mem, errs
 }
 
-// half is an array of n elements of which each rank has n/2.
+// half returns an array of n elements of which each rank has n/2.
 func half(n, rank int) coordinated.Array { return coordinated.Block([]int{n}, []int{2}, rank) }
 
 // halvesSaved are options of a job that has a checkpoint of two halves of an array.

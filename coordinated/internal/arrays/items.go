@@ -65,7 +65,7 @@ func (p *Protected) AddItems(name string, x any, owner Owner, rank, ranks int) e
 	return nil
 }
 
-// key is a key of the map, for the layout.
+// key returns a key of the map, for the layout.
 func (s *items) key(v reflect.Value) layout.Key {
 	switch {
 	case v.Kind() == reflect.String:
@@ -76,7 +76,7 @@ func (s *items) key(v reflect.Value) layout.Key {
 	return layout.Key{Int: v.Int()}
 }
 
-// keyOf is a key of the layout, for the map; not ok if the map's type does not hold it.
+// keyOf returns a key of the layout, for the map; not ok if the map's type does not hold it.
 func (s *items) keyOf(k layout.Key) (v reflect.Value, ok bool) {
 	v = reflect.New(s.m.Type().Key()).Elem()
 	switch {
@@ -94,7 +94,7 @@ func (s *items) keyOf(k layout.Key) (v reflect.Value, ok bool) {
 // isSlice reports whether items are slices.
 func (s *items) isSlice() bool { return s.m.Type().Elem().Kind() == reflect.Slice }
 
-// bytesOf is the memory of an item. room is memory for a value of the map's type, which has no address there.
+// bytesOf returns the memory of an item. room is memory for a value of the map's type, which has no address there.
 func (s *items) bytesOf(v, room reflect.Value) []byte {
 	if s.isSlice() {
 		return capture.MemoryOf(v.UnsafePointer(), v.Len(), int(s.local.Elem))
@@ -103,7 +103,7 @@ func (s *items) bytesOf(v, room reflect.Value) []byte {
 	return capture.MemoryOf(room.Addr().UnsafePointer(), 1, int(s.local.Elem))
 }
 
-// look is how many bytes there are now.
+// look returns how many bytes there are now.
 func (s *items) look() (n int64) {
 	if !s.isSlice() {
 		return int64(s.m.Len()) * s.local.Elem

@@ -36,19 +36,19 @@ func (p *Protected) cut(g *array) {
 	}
 }
 
-// declared is the array as the program declares it.
+// declared returns the array as the program declares it.
 func (g *array) declared() layout.Local {
 	l := g.local
 	l.Parts = partsOf(g.blocks)
 	return l
 }
 
-// stored is the blocks as they lie in the section, each with its place in memory.
+// stored returns the blocks as they lie in the section, each with its place in memory.
 func (g *array) stored() []Block {
 	return g.placed(func(i int) layout.Place { return g.blocks[i].At })
 }
 
-// placed is the blocks as they lie in the section, where block i has such a place.
+// placed returns the blocks as they lie in the section, where block i has such a place.
 func (g *array) placed(at func(i int) layout.Place) (list []Block) {
 	if len(g.cuts) == 0 {
 		return g.blocks
@@ -64,8 +64,8 @@ func (g *array) placed(at func(i int) layout.Place) (list []Block) {
 	return list
 }
 
-// content is a section with the blocks, which mem holds one after the other. The copy in mem is made while the program
-// waits, in long runs; the pieces are collected from it when the section is written.
+// content returns a section with the blocks, which mem holds one after the other. The copy in mem is made while the
+// program waits, in long runs; the pieces are collected from it when the section is written.
 func (g *array) content(mem []byte) io.ReaderAt {
 	if len(g.cuts) <= len(g.blocks) {
 		return storage.Bytes(mem)

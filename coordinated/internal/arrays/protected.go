@@ -73,7 +73,7 @@ func (p *Protected) presentReplicas() (list []*replica) {
 	return list
 }
 
-// Bytes is how much memory a capture needs now.
+// Bytes returns how much memory a capture needs now.
 func (p *Protected) Bytes() int64 {
 	n := p.Protected.Bytes()
 	for _, g := range p.arrays {

@@ -66,7 +66,7 @@ func TestRestoreDeviceFails(t *testing.T) {
 	}
 }
 
-// onBuffer is a start that restores a device, takes a checkpoint of it, and gives its last report. begin is called
+// onBuffer returns a start that restores a device, takes a checkpoint of it, and gives its last report. begin is called
 // before Restore, and end after it.
 func onBuffer(t *testing.T, s *job.Supervisor, opt coordinated.Options, begin, end func()) (last job.Report,
 	err error) {

@@ -26,7 +26,7 @@ func (p *Protected) NewRegion(x any) (Region, error) {
 	return newRegion(x)
 }
 
-// Foreign is the array of a program in another process; nil: the region is memory of this process.
+// Foreign returns the array of a program in another process; nil: the region is memory of this process.
 func (r Named) Foreign() *Foreign {
 	f, _ := r.Region.(*Foreign)
 	return f
@@ -70,7 +70,7 @@ func (p *Protected) copyForeign(s *Snapshot, list []ForeignCopy) error {
 	return err
 }
 
-// Kind is that of a slice of such elements in Go.
+// Kind returns the kind of a slice of such elements in Go.
 func (r *Foreign) Kind() string { return "slice " + r.Layout }
 
 // View returns the bytes of the last copy.

@@ -184,7 +184,7 @@ func (h *hashedProgram) change() {
 	}
 }
 
-// made are the buffers that the program has now and asks for again after a restart.
+// made returns the buffers that the program has now and asks for again after a restart.
 func (h *hashedProgram) made() map[string]int {
 	names := map[string]int{}
 	for _, b := range h.bufs {

@@ -28,7 +28,7 @@ type Lease struct {
 // ErrRecalled ends the writing from captured memory: the next capture wants it.
 var ErrRecalled = errors.New("the next capture needs the memory")
 
-// Lease gives a captured snapshot to a writer, who holds it until Done. s is nil if nothing was captured.
+// Lease gives a captured snapshot to a writer until Done. s is nil if nothing was captured.
 func (p *pool) Lease(ctx context.Context, s *Snapshot) *Lease {
 	l := &Lease{pool: p, back: make(chan struct{}), busy: true}
 	l.ctx, l.stop = context.WithCancelCause(ctx)

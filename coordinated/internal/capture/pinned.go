@@ -13,9 +13,8 @@ import (
 // calls may have to wait for.
 const pinPiece = 256 << 20
 
-// pinned page-locks host memory that is used for every epoch for the protected
-// devices, so that their contents come down at the full rate of the bus. What
-// cannot be pinned is used as it is.
+// pinned page-locks host memory that is used for every epoch for the protected devices, so that their contents come
+// down at the full rate of the bus. Memory that cannot be pinned is used without pinning.
 type pinned struct {
 	log     *slog.Logger
 	devices func() []*gpustate.Device

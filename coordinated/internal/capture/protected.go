@@ -125,7 +125,7 @@ func (p *Protected) pinDevices() (list []*gpustate.Device) {
 	return list
 }
 
-// Bytes is how much memory a capture needs now.
+// Bytes returns how much memory a capture needs now.
 func (p *Protected) Bytes() int64 {
 	var n int64
 	for _, r := range p.regions {

@@ -120,10 +120,10 @@ type Slice struct {
 	Layout string
 }
 
-// Elem is the bytes of an element.
+// Elem returns the bytes of an element.
 func (r *Slice) Elem() int64 { return int64(r.V.Type().Elem().Size()) }
 
-// Mem is the bytes of the elements.
+// Mem returns the bytes of the elements.
 func (r *Slice) Mem() []byte {
 	return MemoryOf(r.V.UnsafePointer(), r.V.Len(), int(r.Elem()))
 }

@@ -61,15 +61,15 @@ func (r *Restoring) Close() {
 // An Attempt is one shard on its way into the program. It goes in three steps, and the
 // ranks agree after each:
 //
-//  1. Open, ReadMemory and ReadDevices: every byte is read and verified. Large memory and device contents go to
-//     their places at once, with what was there before kept; all else is decoded and
-//     changes nothing. What cannot be kept is verified and not touched.
-//  2. Apply: what had to wait is read, slices get their lengths, and the program's
+//  1. Open, ReadMemory and ReadDevices: every byte is read and verified. Large memory and device contents go to their
+//     places at once, and the old contents are kept; all else is decoded and changes nothing. Memory whose contents
+//     cannot be kept is verified and not touched.
+//  2. Apply: the waiting parts are read, slices get their lengths, and the program's
 //     own UnmarshalBinary and LoadFrom run.
 //  3. Finish: mailbox and requests, which cannot fail. Another rank may be computing
 //     already: windows, which it could reach, are memory of the first step.
 //
-// Undo after a step makes everything what it was before the first.
+// Undo after a step restores the state from before the first.
 type Attempt struct {
 	Fallible  bool     // Apply may fail: it reads, or runs the program's code
 	Undefined []string // names of values that Undo cannot restore

@@ -115,7 +115,7 @@ func (d *Directories) Writers(levels []string, dirs map[string]string) (map[stri
 	return out, nil
 }
 
-// markOf is a short form of an identity; zero without one.
+// markOf returns a short form of an identity; zero without one.
 func markOf(identity string) []byte {
 	if identity == "" {
 		return make([]byte, dirMark)

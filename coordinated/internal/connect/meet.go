@@ -17,8 +17,8 @@ const OpenWait = 10
 // hereTag is the tag of the messages of the ranks that wait in Open for the others.
 const hereTag = 7
 
-// NotAll is the error of an Open that not all ranks have called in time. The missing ones are those that rank 0 knows;
-// nil on other ranks.
+// NotAll returns the error of an Open that not all ranks have called in time. The missing ones are those that rank 0
+// knows; nil on other ranks.
 func NotAll(waited time.Duration, missing []int) error {
 	who := "at least one has not (rank 0 says which, unless it is missing itself)"
 	if len(missing) > 0 {

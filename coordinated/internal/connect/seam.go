@@ -49,7 +49,7 @@ func WithSeam(ctx context.Context, s Seam) context.Context {
 	return context.WithValue(ctx, seamKey{}, s)
 }
 
-// SeamFrom is the Seam of WithSeam; a zero one without it.
+// SeamFrom returns the Seam of WithSeam; a zero one without it.
 func SeamFrom(ctx context.Context) Seam {
 	s, _ := ctx.Value(seamKey{}).(Seam)
 	return s

@@ -45,7 +45,7 @@ func Place(rank int, nodes []string, fanout int) *Topology {
 	return t
 }
 
-// edges are those of a rank in the tree; parent is -1 at rank 0.
+// edges returns the edges of a rank in the tree; parent is -1 at rank 0.
 func (t *Topology) edges(rank int) (parent int, children []int) {
 	node := t.at[t.Nodes[rank]]
 	place := slices.Index(node.ranks, rank)
@@ -78,10 +78,10 @@ func (t *Topology) Below(rank int) []int {
 	return out
 }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (t *Topology) Size() int { return len(t.Nodes) }
 
-// Node is that of this rank.
+// Node returns the node of this rank.
 func (t *Topology) Node() string { return t.Nodes[t.Rank] }
 
 // Mates lists the ranks on this rank's node, itself included, ascending. The first copies to the global level for all
@@ -102,7 +102,7 @@ func (t *Topology) First() bool { return slices.Index(t.Nodes, t.Node()) == t.Ra
 // Speaks reports whether this rank is the first of one of the first n nodes.
 func (t *Topology) Speaks(n int) bool { return t.First() && len(Distinct(t.Nodes[:t.Rank+1])) <= n }
 
-// Neighbours are the ranks at the other ends of this one's edges in the tree.
+// Neighbours returns the ranks at the other ends of this one's edges in the tree.
 func (t *Topology) Neighbours() []int {
 	n := slices.Clone(t.Children)
 	if t.Parent >= 0 {
@@ -111,7 +111,7 @@ func (t *Topology) Neighbours() []int {
 	return n
 }
 
-// AtFault are the nodes of the ranks on which something failed, if there are others.
+// AtFault returns the nodes of the ranks on which something failed, if there are others.
 func (t *Topology) AtFault(err error) []string {
 	var failed *outcome.RanksError
 	if !errors.As(err, &failed) {
@@ -129,5 +129,5 @@ func (t *Topology) AtFault(err error) []string {
 	return nil
 }
 
-// Distinct are the names in a list of nodes, sorted.
+// Distinct returns the names in a list of nodes, sorted.
 func Distinct(nodes []string) []string { return slices.Compact(slices.Sorted(slices.Values(nodes))) }

@@ -65,8 +65,8 @@ type Set struct {
 	wg   sync.WaitGroup
 }
 
-// Open starts to write and to serve. What cannot be is an error, and the rest
-// goes on: the Set is never nil. The caller closes it.
+// Open starts to write and to serve. An impossible part is an error, and the rest goes on: the Set is never nil. The
+// caller closes it.
 func Open(opt Options) (*Set, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Set{opt: opt, wake: make(chan struct{}, 1), stop: stop, own: []string{label("job_name", opt.Job),
@@ -90,7 +90,7 @@ func Open(opt Options) (*Set, error) {
 
 var odd = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// fileName is one that the collector reads: they end in .prom.
+// fileName returns one that the collector reads: they end in .prom.
 func fileName(job, node string) string {
 	return "holdfast-" + odd.ReplaceAllString(job, "_") + "-" + odd.ReplaceAllString(node, "_") + ".prom"
 }

@@ -37,7 +37,7 @@ func (s *Set) metric(kind, name, help string, labels ...string) *metric {
 	return m
 }
 
-// at is the value of these labels. set.mu is held.
+// at returns the value of these labels. set.mu is held.
 func (m *metric) at(labels []string) *value {
 	list := slices.Clone(m.set.own)
 	for i, l := range labels {
@@ -83,7 +83,7 @@ func (m *metric) observe(d time.Duration, labels ...string) {
 	v.buckets[len(bounds)]++
 }
 
-// text is the metrics in the text format of Prometheus, version 0.0.4.
+// text returns the metrics in the text format of Prometheus, version 0.0.4.
 func (s *Set) text() []byte {
 	n := s.opt.Now()
 	s.points.put(float64(n.Points))

@@ -109,7 +109,7 @@ func Failed(op string, texts []string, own error) error {
 	return &RanksError{Op: op, Failed: failed, Err: own, all: len(failed) == len(texts)}
 }
 
-// Encode is the report of a rank with nothing but its error: the text, or nothing.
+// Encode returns the report of a rank with nothing but its error: the text, or nothing.
 func Encode(err error) []byte {
 	if err == nil {
 		return nil

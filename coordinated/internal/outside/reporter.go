@@ -16,7 +16,7 @@ import (
 // ReporterOptions configure a Reporter.
 type ReporterOptions struct {
 	Supervisor string      // its address and key, as job.ParseSupervisor reads them
-	First      *job.Report // what the first report has beside the fields of Fill
+	First      *job.Report // the first report's data besides the fields of Fill
 	Log        *slog.Logger
 	Go         func(func()) // runs f on a goroutine that is waited for at the end
 

@@ -67,7 +67,7 @@ func Serve(ctx context.Context, opt ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// clientAddr is where other processes of the owner reach rank 0. An interface that the user
+// clientAddr returns where other processes of the owner reach rank 0. An interface that the user
 // has chosen serves them too.
 func (s *Server) clientAddr() string {
 	p := s.opt.Plane

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// served is the plane of a job of one rank.
+// served returns the plane of a job of one rank.
 func served(t *testing.T) (*control.Plane, control.Key) {
 	t.Helper()
 	key := handshake.NewKey()

@@ -109,14 +109,14 @@ func (e *End) budget() budget {
 	return budget{Left: left}
 }
 
-// enough decides whether there is time for a copy where the time left is known,
-// and how much it may take. What was never measured is tried.
+// enough decides whether there is time for a copy where the time left is known, and how much it may take. Operations
+// that were never measured are tried.
 func (b budget) enough() (usable time.Duration, ok bool) {
 	usable = b.Left - reserve(b.Left)
 	return usable, !b.Behind && usable > 0 && b.Need <= usable
 }
 
-// reserve is the part of the time left that is for closing and leaving.
+// reserve returns the part of the time left that is for closing and leaving.
 func reserve(left time.Duration) time.Duration {
 	return min(max(left/10, 300*time.Millisecond), 5*time.Second)
 }
@@ -124,8 +124,8 @@ func reserve(left time.Duration) time.Duration {
 // givingWay is how long an epoch may take to give way.
 const givingWay = 2 * lateGrace
 
-// patience is how long a final epoch may wait for the one before it. What is left then
-// has to be enough for that one to give way, and after it for this one's copying.
+// patience returns how long a final epoch may wait for the one before it. The rest must be enough for that one to give
+// way, and after it for this one's copy.
 func patience(usable, need time.Duration) time.Duration {
 	return max(usable-need-givingWay, 0)
 }
@@ -150,7 +150,7 @@ func (x *Epoch) await(i int, after storage.Epoch) (behind bool) {
 		return false
 	}
 	if !x.c.Final {
-		// Who makes this one give way may mean the one before, too.
+		// A request to give way may also mean the one before.
 		defer context.AfterFunc(x.turn.ctx, func() { before.yield(context.Cause(x.turn.ctx)) })()
 		<-before.passed[i]
 		return false

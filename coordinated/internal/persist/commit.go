@@ -54,7 +54,8 @@ func (p *Persister) commit(e storage.Epoch, level string, infos []storage.ShardI
 	return errors.Join(p.Store.Committed(e, level), p.Store.Agree(level, all))
 }
 
-// writerOf is the rank that writes the manifests of a rank's directory of a level: itself where that is no other's.
+// writerOf returns the rank that writes the manifests of a rank's directory of a level: itself where that is no
+// other's.
 func (p *Persister) writerOf(level string, rank int) int {
 	if storage.TraitsOf(level).Shared {
 		return 0

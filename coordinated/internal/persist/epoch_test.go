@@ -127,7 +127,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// captured is what the program has protected in memory.
+// captured returns what the program has protected in memory.
 func captured(p *Persister) (*capture.Snapshot, error) {
 	s := p.State.Begin()
 	return s, p.State.CaptureMemory(s)

@@ -198,7 +198,7 @@ type fallback struct {
 	refuse uint64 // what rank 1's State refuses
 }
 
-// under is the context that ranks are opened under.
+// under returns the context that ranks are opened under.
 func (f *fallback) under() context.Context {
 	return vfs.With(connect.WithSeam(context.Background(), connect.Seam{Plane: f.plane}), f.fs)
 }

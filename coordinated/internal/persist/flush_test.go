@@ -99,7 +99,7 @@ func (b *bulk) run() error {
 // wire connects ranks within the process.
 func (b *bulk) wire(ranks int) { b.seam.Plane = connecttest.NewNet(ranks).Plane }
 
-// under is the context that ranks are opened under.
+// under returns the context that ranks are opened under.
 func (b *bulk) under(ctx context.Context) context.Context {
 	return vfs.With(connect.WithSeam(ctx, b.seam), b.files)
 }
@@ -200,7 +200,7 @@ func (f *slowFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.File.WriteAt(p, off)
 }
 
-// sharedPack is the pack of an epoch that the ranks write together.
+// sharedPack returns the pack of an epoch that the ranks write together.
 func sharedPack(e storage.Epoch) string {
 	return fmt.Sprintf("/global/epoch-%010d/pack-000000.shards", e)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// told is what became of an arrival: "go after 3", "for 5", "not due", or "waits".
+// told returns what became of an arrival: "go after 3", "for 5", "not due", or "waits".
 func told(ch <-chan decision) string {
 	select {
 	case d := <-ch:

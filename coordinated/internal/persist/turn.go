@@ -75,7 +75,7 @@ func (p *Persister) begin(e storage.Epoch) (t *turn, end func()) {
 	}
 }
 
-// turnOf is the turn of an epoch that is not over; nil: it is.
+// turnOf returns the turn of an epoch that is not over; nil: it is.
 func (p *Persister) turnOf(e storage.Epoch) *turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -39,7 +39,7 @@ type Count struct {
 	ManifestRead float64 // bytes of manifests, among BytesRead
 }
 
-// Metadata is the number of operations that a metadata server has to do with.
+// Metadata returns the number of operations that a metadata server has to do with.
 func (c Count) Metadata() (n float64) {
 	for kind, k := range c.Ops {
 		if kind != Read && kind != Write && kind != Sync {

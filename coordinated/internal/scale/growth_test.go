@@ -149,8 +149,8 @@ type figure struct {
 	v, most float64
 }
 
-// figures are those of one number of ranks. first is the result that the share of a rank must not grow beyond, nil
-// with fewer than base ranks, where those of rank 0 are all that there is.
+// figures returns the figures of one number of ranks. first is the result that the share of a rank must not grow
+// beyond, nil with fewer than base ranks, where those of rank 0 are all that there is.
 func (res *Result) figures(first *Result) (out []figure) {
 	none, nodes := math.Inf(1), float64(res.Nodes)
 	show := func(what string, v, most float64) { out = append(out, figure{what, v, most}) }

@@ -47,7 +47,7 @@ func newHall(size, perNode, real int) *hall {
 	return &hall{size: size, perNode: perNode, real: real, stages: map[stage]*meeting{}, heard: map[hearer]int64{}}
 }
 
-// meet is that of the control plane, for a real rank.
+// meet returns the meet of the control plane, for a real rank.
 func (h *hall) meet(rank int, with cut.Meeting) ([]cut.Blob, error) {
 	key, first, n := stage{storage.Epoch(with.Epoch), with.Stage, -1}, 0, h.real
 	if with.Node {
@@ -105,7 +105,7 @@ type Told struct {
 	Other float64 // each other one
 }
 
-// over is the n-th part.
+// over returns the n-th part.
 func (t Told) over(n float64) Told { return Told{First: t.First / n, Other: t.Other / n} }
 
 // take returns the bytes that one rank got in votes since the last call.
@@ -145,7 +145,7 @@ func (h *hall) count(name string, votes [][]byte) ([]cut.Blob, error) {
 	return blobs, nil
 }
 
-// like is the real rank as which a simulated one votes.
+// like returns the real rank as which a simulated one votes.
 func (h *hall) like(rank int) int { return h.perNode + rank%h.perNode }
 
 // shift makes the vote on a rank's shards that of the rank so much further on. Shards of

@@ -176,7 +176,7 @@ func (w *world) end() error {
 	return err
 }
 
-// take is what all ranks together have asked for since the last call.
+// take returns what all ranks together have asked for since the last call.
 func (w *world) take() (c Count) {
 	for _, r := range w.ranks {
 		c.add(w.standsFor(r.n), r.m.take())
@@ -185,7 +185,7 @@ func (w *world) take() (c Count) {
 	return c
 }
 
-// standsFor is how many ranks a real one counts for: those at its place on all nodes but the first.
+// standsFor returns how many ranks a real one counts for: those at its place on all nodes but the first.
 func (w *world) standsFor(rank int) float64 {
 	if rank < w.PerNode {
 		return 1

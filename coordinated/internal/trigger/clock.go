@@ -67,7 +67,7 @@ func (t *clock) wait(now time.Time) (time.Duration, bool) {
 	return max(at.Sub(now), 0), true
 }
 
-// stopAt is when to ask for a final checkpoint; zero = never.
+// stopAt returns when to ask for a final checkpoint; zero = never.
 func (t *clock) stopAt() time.Time {
 	if !t.asked && !t.final.IsZero() && (t.retry.IsZero() || t.final.Before(t.retry)) {
 		return t.final

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/testbuf"
 )
 
-// inMemory is a job of two ranks on a file system in memory, and what its options say by default.
+// inMemory returns a job of two ranks on a file system in memory, and what its options say by default.
 func inMemory(t *testing.T) (context.Context, *crashfs.FS, coordinated.Options) {
 	t.Helper()
 	t.Chdir(t.TempDir()) // without a file of settings

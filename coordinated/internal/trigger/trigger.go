@@ -210,7 +210,7 @@ const (
 	longestPause = time.Second
 )
 
-// PauseBefore is how long to wait before a try, counted from 1.
+// PauseBefore returns how long to wait before a try, counted from 1.
 func PauseBefore(try int) time.Duration {
 	if try <= promptTries {
 		return 0

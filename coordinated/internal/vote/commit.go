@@ -28,7 +28,7 @@ const (
 	votesAsOne = 2 // as the rank that writes the manifests here
 )
 
-// Encode is the vote in bytes.
+// Encode returns the vote in bytes.
 func (v *Commit) Encode() []byte {
 	switch {
 	case v.Err != nil:

@@ -23,8 +23,8 @@ func Uncaptured(err error) error { return &uncaptured{err} }
 // NothingToWrite reports whether a vote failed because some rank has nothing to write, at any level.
 func NothingToWrite(err error) bool { return errors.As(err, new(*uncaptured)) }
 
-// EncodePut is a rank's vote on its shards: a byte, 0 for shard infos, each with its length before it, and 1 for the
-// text of an error, 2 for an error that concerns all levels.
+// EncodePut returns a rank's vote on its shards: a byte, 0 for shard infos, each with its length before it, and 1 for
+// the text of an error, 2 for an error that concerns all levels.
 func EncodePut(infos []storage.ShardInfo, err error) []byte {
 	out := codec.Writer{B: []byte{0}}
 	for i := range infos {

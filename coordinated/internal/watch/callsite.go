@@ -39,9 +39,8 @@ func CallSite() string {
 	return ""
 }
 
-// programFrame returns the innermost frame of a stack that is the program's own:
-// frames are a line with the function and one with the place. What follows
-// "created by" is where the goroutine began, not where it is.
+// programFrame returns the innermost frame of a stack that is the program's own: frames are a line with the function
+// and one with the place. The lines after "created by" are the goroutine's origin, not its place.
 func programFrame(stack string) string {
 	lines := strings.Split(stack, "\n")
 	for i := 1; i+1 < len(lines); i += 2 {
@@ -57,7 +56,7 @@ func programFrame(stack string) string {
 	return ""
 }
 
-// Here is the program's file and line from which this package was called, as
+// Here returns the program's file and line from which this package was called, as
 // CallSite has it.
 func Here() string {
 	pcs := make([]uintptr, 64)

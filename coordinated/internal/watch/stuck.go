@@ -181,7 +181,7 @@ func ExplainStuck(all []ThreadState, waiting []int) string {
 	return strings.Join(parts, "; ")
 }
 
-// Culprit is the rank to name first: one that has gone, else the first that waits.
+// Culprit returns the rank to name first: one that has gone, else the first that waits.
 func Culprit(all []ThreadState, waiting []int) int {
 	if r := slices.IndexFunc(all, func(d ThreadState) bool { return d.Closed || d.InFinalize }); r >= 0 {
 		return r
@@ -227,7 +227,7 @@ func Cycle(all []ThreadState, waiting []int) []int {
 	return nil
 }
 
-// needs is a rank among those that wait for which this one waits, or -1.
+// needs returns a rank among those that wait for which this one waits, or -1.
 func (d *ThreadState) needs(all []ThreadState, waiting []int) int {
 	if first := d.needed(all, waiting); first >= 0 || len(d.Threads) == 0 {
 		return first

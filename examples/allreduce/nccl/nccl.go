@@ -104,9 +104,9 @@ func Open(world *mpiwrap.Comm, devs ...*gpustate.Device) (*Comm, error) {
 // Sum enqueues to[i] = the sum of from of all devices of all ranks, as uint64, on queues[i] of device
 // i. It is collective. Captures wait for it.
 //
-// The ranks meet in an MPI collective first. So no rank waits on its device for a rank that stands
-// at a Point, which could never come: Holdfast sees who waits in MPI and lets the others come there,
-// but it does not see who waits in NCCL. There they also learn whether any device has moved.
+// The ranks meet in an MPI collective first. So no rank waits on its device for a rank that stands at a Point, which
+// could never come: Holdfast sees the ranks that wait in MPI and lets the others come there, but it does not see ranks
+// that wait in NCCL. There they also learn whether any device has moved.
 func (c *Comm) Sum(queues []*gpustate.Queue, to, from []*gpustate.Buffer) error {
 	return within(c.devs, nil, func(lent []*gpustate.Foreign) error {
 		mine, all := []int32{0}, []int32{0}

@@ -114,7 +114,7 @@ func (p *Plan) Transform(q *gpustate.Queue, field *gpustate.Buffer, direction Di
 	})
 }
 
-// allocFailed is CUFFT_ALLOC_FAILED: too little device memory for what a plan works in.
+// allocFailed is CUFFT_ALLOC_FAILED: too little device memory for the work area of a plan.
 const allocFailed = 2
 
 // current makes the plan for the context as it is now: a restore or a move takes the one of before

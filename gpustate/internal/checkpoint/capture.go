@@ -75,7 +75,7 @@ func hostMemory(alloc func(int) []byte, n int) []byte {
 	return make([]byte, n)
 }
 
-// Record is the description of all objects, for Restore.
+// Record returns the description of all objects, for Restore.
 func (c *Capture) Record() []byte { return c.record }
 
 // Contents lists the memory objects whose bytes the capture holds, in order of
@@ -119,7 +119,7 @@ func (c *Capture) readPart(ctx context.Context, p part, off int64, dst []byte) e
 	return cp.down(ctx, p.mem, p.memOff+off, dst)
 }
 
-// Slice is the bytes of content i from off on when they lie in host memory in one
+// Slice returns the bytes of content i from off on when they lie in host memory in one
 // piece, otherwise nil. It is valid until Release and must not be written to.
 func (c *Capture) Slice(i int, off, n int64) []byte {
 	if i < 0 || i >= len(c.contents) || off < 0 || n < 0 {

@@ -73,8 +73,7 @@ func (cp *copier) down(ctx context.Context, mem driver.Handle, off int64, dst []
 	return cp.staged(ctx, mem, off+int64(n), dst[n:])
 }
 
-// direct reads what of dst, from its first byte on, is pinned, and tells how
-// much that is.
+// direct reads the pinned part at the beginning of dst, and returns its length.
 func (cp *copier) direct(ctx context.Context, mem driver.Handle, off int64, dst []byte) (n int, err error) {
 	cp.pinned.mu.RLock()
 	defer cp.pinned.mu.RUnlock()

@@ -12,8 +12,8 @@
 //
 // A capture does not change after it was taken, whatever the program does. Its shadow goes when the program needs the
 // memory: the bytes come to the host then. Restore and Move check every object before they make the first one, and
-// release what they made when they fail. Nothing here decides when a device stops: the caller has stopped it, unless
-// a method of Capture or Session says otherwise.
+// release the new objects when they fail. Nothing here decides when a device stops: the caller has stopped it, unless a
+// method of Capture or Session says otherwise.
 //
 // The package knows the objects' record (package object) and the driver interface. It knows neither the program's
 // objects nor its queues and events.

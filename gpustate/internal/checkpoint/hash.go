@@ -177,7 +177,7 @@ func (h *hasher) drop(drv driver.Device) bool {
 	return h.kernel != nil && h.close(drv) == nil
 }
 
-// close releases what ready made.
+// close releases the objects of ready.
 func (h *hasher) close(drv driver.Device) error {
 	var errs []error
 	if h.kernel != nil {

@@ -33,7 +33,7 @@ func (s *Session) runAs(ctx context.Context, find func(add func(jobs ...job)) er
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	var waiting []job // guarded by mu, like what follows
+	var waiting []job // guarded by mu, like the fields below
 	var copiers int   // that serve
 	var errs []error
 	fail := func(err error) {
@@ -92,7 +92,7 @@ func (s *Session) serve(ctx context.Context, next func() job) error {
 	return nil
 }
 
-// downloads are the jobs that bring len(dst) bytes of an object from off on to
+// downloads returns the jobs that bring len(dst) bytes of an object from off on to
 // the host; an image whole, in slabs of rows or slices.
 func downloads(e *object.Entry, off int64, dst []byte) (jobs []job) {
 	switch {
@@ -125,7 +125,7 @@ func downloads(e *object.Entry, off int64, dst []byte) (jobs []job) {
 // memory.
 const pinFrom = 64 << 20
 
-// uploads are the jobs that write an object's bytes, which fill provides, unpinned
+// uploads returns the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
 func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) (jobs []job) {
 	switch {

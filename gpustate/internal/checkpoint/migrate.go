@@ -173,7 +173,7 @@ func (d *State) SourceBuilds() []SourceBuild {
 	return list
 }
 
-// functions are the names of a program's kernels.
+// functions returns the names of a program's kernels.
 func (d *State) functions(program *object.Entry) []string {
 	var names []string
 	for _, e := range d.List {

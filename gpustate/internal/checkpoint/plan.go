@@ -20,7 +20,7 @@ type plan struct {
 	d      *State
 	s      *Session // session that gets the objects
 	rec    *record.Record
-	to     map[uint64]*object.Entry // what takes the place of each object, by recorded ID
+	to     map[uint64]*object.Entry // the replacement of each object, by recorded ID
 	fresh  []*object.Entry          // those of them that have no place in the device, in order
 	others []variableOf             // of new programs, that the record does not have
 	watch  *Stopwatch
@@ -115,7 +115,7 @@ func (p *plan) create(o *record.Object, e *object.Entry) error {
 	return do()
 }
 
-// variables are the jobs that bring the contents of variables.
+// variables returns the jobs that bring the contents of variables.
 func (p *plan) variables() (jobs []job) {
 	for i, o := range p.rec.Contents() {
 		if e := p.to[o.ID]; e != nil && object.IsVariable(o) { // nil: it need not be kept
@@ -214,7 +214,7 @@ func moved(o *record.Object) record.Object {
 	return n
 }
 
-// undo releases what carryOut made.
+// undo releases the objects of carryOut.
 func (p *plan) undo() error {
 	var errs []error
 	for i := len(p.fresh) - 1; i >= 0; i-- {
@@ -271,5 +271,5 @@ type Migration struct {
 type SourceBuild struct {
 	Program string   // its name, or "#n" for program n without one
 	Kernels []string // functions of the kernels that live, sorted
-	Why     string   // what the device or its driver reported about the binary form
+	Why     string   // the message of the device or its driver about the binary form
 }

@@ -122,7 +122,7 @@ func (p *restoration) restoreArgs(r *record.Kernel, k *object.Kernel) error {
 	return err
 }
 
-// RestoreHashed is restore, and then computes the hashes of what it restored, nil where the device cannot.
+// RestoreHashed restores, and then computes the hashes of the restored contents, nil if the device cannot.
 func (d *State) RestoreHashed(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error) (
 	hashes [][]chunkhash.Sum, err error) {
 	err = d.Restore(ctx, r, read, func(p *restoration) {
@@ -141,7 +141,7 @@ type restoration struct {
 	next  map[object.Key]uint64     // numbers for objects of records that have none
 }
 
-// place is what an object of another device is recognised by.
+// place identifies an object of another device.
 type place struct {
 	object.Key
 	ordinal uint64
@@ -174,8 +174,8 @@ func newRestore(d *State, rec *record.Record, read func(i int, dst []byte, off i
 	return p
 }
 
-// match finds the objects that exist and checks all others against the device.
-// It changes nothing but what undo releases: handles of variables.
+// match finds the objects that exist and checks all others against the device. It makes only handles of variables,
+// which undo releases.
 func (p *restoration) match() error {
 	var mems []*record.Object
 	for i := range p.rec.Objects {
@@ -230,7 +230,7 @@ func (p *restoration) existing(o *record.Object) *object.Entry {
 	at := place{object.KeyOf(o), o.Ordinal}
 	if at.Parent != 0 {
 		if at.Parent = p.to[at.Parent].Record.ID; at.Parent == 0 {
-			return nil // what it is made from is new
+			return nil // its parent is new
 		}
 	}
 	var found *object.Entry
@@ -288,7 +288,7 @@ func sameArgs(r *record.Kernel, n int, exact bool) error {
 	return fmt.Errorf("it has %d arguments, in the checkpoint %d: %w", n, len(r.Args), object.ErrConflict)
 }
 
-// initialValues are the variables of programs in a record that the program had not asked for when it was
+// initialValues returns the variables of programs in a record that the program had not asked for when it was
 // made: they had their first values then.
 func (p *restoration) initialValues() (jobs []job) {
 	for i := range p.rec.Objects {
@@ -308,9 +308,9 @@ func (p *restoration) initialValues() (jobs []job) {
 	return jobs
 }
 
-// contentHashes are those of the objects that a restore has filled, by content of its record, from the memory where
-// they lie; the device is stopped. What a capture would hold elsewhere than in a shadow has the zero Hash, and so has
-// memory of other code, which may begin anywhere.
+// contentHashes returns the content hashes of the objects that a restore has filled, by content of its record, from the
+// memory where they lie; the device is stopped. Contents that a capture would hold outside of a shadow have the zero
+// Hash, and so has memory of other code, which may begin anywhere.
 func (p *restoration) contentHashes(ctx context.Context) ([][]chunkhash.Sum, error) {
 	contents := p.rec.Contents()
 	hashes := make([][]chunkhash.Sum, len(contents))

@@ -65,7 +65,7 @@ func (s *Session) Release() error {
 	return errors.Join(append(errs, s.Device.Close())...)
 }
 
-// width is the number of copiers.
+// width returns the number of copiers.
 func (s *Session) width() int {
 	if s.Info().HostMemory {
 		return min(runtime.GOMAXPROCS(0), 4)
@@ -131,7 +131,7 @@ func (s *Session) FindVariable(program *object.Entry, h driver.Handle, name stri
 // Pin is host memory that a device of the driver knows.
 type Pin struct {
 	Host []byte
-	File *os.File // what host is a mapping of, see driver.MemDesc
+	File *os.File // the file that host maps, see driver.MemDesc
 	Own  bool     // of HostMemory, or for messages: Close unpins it
 	s    *Session // nil when no device knows it
 	h    driver.Handle
@@ -187,7 +187,7 @@ type pinnedMemory struct {
 	list [][]byte
 }
 
-// covered is how many bytes of b, from its first on, lie in one piece of pinned
+// covered returns how many bytes of b, from its first on, lie in one piece of pinned
 // memory; mu is held.
 func (p *pinnedMemory) covered(b []byte) int {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))

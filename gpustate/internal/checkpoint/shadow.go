@@ -19,14 +19,14 @@ const (
 	reserve  = 256 << 20 // left free for the program
 )
 
-// room is how many bytes a shadow may take.
+// room returns how many bytes a shadow may take.
 func (d *State) room(want int64) int64 {
 	i := d.Info()
 	if i.HostMemory || d.Limit == 0 {
 		return 0
 	}
 	left, ok := d.Session.FreeBytes()
-	if !ok { // what this program did not take; others' share shows when blocks fail
+	if !ok { // the memory that this program did not take; others' share shows when blocks fail
 		left = i.GlobalBytes - i.GlobalBytes/20
 		for _, e := range d.List {
 			if e.Record.Mem.HasContents() {
@@ -85,7 +85,7 @@ func (a *arena) next(n int64, whole bool) (h driver.Handle, off, got int64) {
 			return h, off, got
 		}
 		if whole && a.block == len(a.blocks)-1 {
-			return nil, 0, 0 // what is left may do for something smaller
+			return nil, 0, 0 // the rest may suffice for something smaller
 		}
 		a.block, a.used = a.block+1, 0
 	}
@@ -101,7 +101,7 @@ type source struct {
 	jobs   func(part) []job // that fill a part
 }
 
-// sourceOf is the source of a whole object. Shared memory goes to the host: no command of OpenCL copies SVM, so a
+// sourceOf returns the source of a whole object. Shared memory goes to the host: no command of OpenCL copies SVM, so a
 // shadow of it would come to the host and go back while the program waits; managed memory may not be on the device
 // at all.
 func sourceOf(e *object.Entry) source {
@@ -186,11 +186,11 @@ func (c *Capture) attempt(ctx context.Context, sources []source, room int64, all
 		c.contents = append(c.contents, Content{ID: s.e.Record.ID, Name: s.e.Record.Name, Bytes: s.bytes})
 		c.parts = append(c.parts, parts)
 	}
-	// first what the device does by itself
+	// first the device's own way
 	return c.drv.run(ctx, append(device, host...))
 }
 
-// ShadowBlocks is how many blocks of device memory a capture has, for tests.
+// ShadowBlocks returns how many blocks of device memory a capture has, for tests.
 func ShadowBlocks(c *Capture) int { return len(c.blocks) }
 
 func (c *Capture) freeBlocks() error {
@@ -202,8 +202,8 @@ func (c *Capture) freeBlocks() error {
 	return errors.Join(errs...)
 }
 
-// WithRoom does what takes device memory, and again with less in the shadows of captures as long
-// as there is too little.
+// WithRoom calls a function that takes device memory, again and again with less in the shadows of captures as long as
+// there is too little.
 func (d *State) WithRoom(do func() error) error {
 	err := do()
 	for errors.Is(err, driver.ErrOutOfMemory) && d.Evict() {
@@ -212,10 +212,9 @@ func (d *State) WithRoom(do func() error) error {
 	return err
 }
 
-// Evict brings the bytes of one block of a capture's shadow to the host and frees it: the program
-// goes before. When there is none left, the kernel of the hashes goes. It reports whether that freed
-// anything. A block at a time, what is not needed stays, and the program waits for no more than it
-// needs.
+// Evict brings the bytes of one block of a capture's shadow to the host and frees it: the program goes before. When
+// there is none left, the kernel of the hashes goes. It reports whether that freed anything. It goes block by block, so
+// that the rest stays and the program waits only as long as necessary.
 func (d *State) Evict() bool {
 	return d.evictFrom(d.Session) || d.Session.hasher.drop(d.Session.Device)
 }

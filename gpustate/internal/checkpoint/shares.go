@@ -71,7 +71,7 @@ func (cp *copier) pack(ctx context.Context, a object.Area, to part, off int64) e
 type Writer struct {
 	d        *State
 	cp       *copier
-	restored bool // what it writes counts as restored
+	restored bool // its writes count as restored
 }
 
 // Writing has fill write to the device, which is stopped.

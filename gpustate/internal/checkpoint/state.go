@@ -21,7 +21,7 @@ type State struct {
 	Generation atomic.Uint64 // grows when handles become others
 	Filled     bool          // a restore has written to memory
 	Limit      int64         // of captures' device memory, below 0 for none
-	Reserve    int64         // what captures leave free
+	Reserve    int64         // the memory that captures leave free
 
 	keyOnce sync.Once
 	key     *chunkhash.Key // of captures' hashes
@@ -37,7 +37,7 @@ func (d *State) Init(drv driver.Device) {
 	d.Session, d.Limit, d.Reserve, d.captures = NewSession(drv), -1, reserve, map[*Capture]struct{}{}
 }
 
-// HashKey is the key of all hashes of this device.
+// HashKey returns the key of all hashes of this device.
 func (d *State) HashKey() *chunkhash.Key {
 	d.keyOnce.Do(func() {
 		var seed [32]byte

@@ -43,14 +43,14 @@ const (
 	unit      = 16
 	row       = Lanes * unit
 	rows      = Bytes / row
-	firstKey  = 4*rows + 8 // words of the first floor's key; two are there to keep what follows aligned
+	firstKey  = 4*rows + 8 // words of the first floor's key; two are there to keep the following fields aligned
 	words     = 8 * Lanes  // of the second floor's message
 	secondKey = words + 6  // words of its key
 	keyWords  = firstKey + secondKey
 	results   = 4
 )
 
-// RawBytes is what the kernel writes for each chunk.
+// RawBytes is the length of the kernel's result for each chunk.
 const RawBytes = 8 * results
 
 // Sum is the hash of a chunk. The zero Sum belongs to none: it says that nothing is known.
@@ -69,7 +69,7 @@ func NewKey(seed [32]byte) *Key {
 	return &k
 }
 
-// Encode is the key as the kernel takes it.
+// Encode returns the key as the kernel takes it.
 func (k *Key) Encode() []byte {
 	b := make([]byte, 4*len(k))
 	for i, w := range k {
@@ -78,7 +78,7 @@ func (k *Key) Encode() []byte {
 	return b
 }
 
-// Raw is what the kernel writes for a chunk of at most Bytes bytes.
+// Raw returns the kernel's result for a chunk of at most Bytes bytes.
 func (k *Key) Raw(p []byte) (h [results]uint64) {
 	var lanes [words]uint32
 	for t := range Lanes {
@@ -98,7 +98,7 @@ func (k *Key) Raw(p []byte) (h [results]uint64) {
 	return h
 }
 
-// addUp adds what four words of a message give with their part of a key.
+// addUp adds the hash of four words of a message with their part of a key.
 func addUp(s *[results]uint64, m *[4]uint32, k []uint32) {
 	k = k[:10]
 	for p := range s {
@@ -119,7 +119,7 @@ func read(m *[4]uint32, p []byte, at int) {
 	}
 }
 
-// Fold makes a Sum of what the kernel wrote. It is never zero.
+// Fold makes a Sum of the kernel's result. It is never zero.
 func Fold(raw [results]uint64) Sum {
 	var b [RawBytes]byte
 	for i, v := range raw {
@@ -132,10 +132,10 @@ func Fold(raw [results]uint64) Sum {
 	return h.Bytes()
 }
 
-// Of is the hash of a chunk of at most Bytes bytes, by the host.
+// Of returns the hash of a chunk of at most Bytes bytes, by the host.
 func (k *Key) Of(p []byte) Sum { return Fold(k.Raw(p)) }
 
-// Sums are those of chunks that follow each other, from what the kernel wrote.
+// Sums returns the sums of chunks that follow each other, from the kernel's results.
 func Sums(raw []byte) []Sum {
 	sums := make([]Sum, len(raw)/RawBytes)
 	for i := range sums {

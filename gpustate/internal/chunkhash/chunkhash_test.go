@@ -12,7 +12,7 @@ import (
 
 func testKey() *Key { return NewKey([32]byte{1, 2, 3}) }
 
-// obvious is the function of the package comment, word by word.
+// obvious returns the function of the package comment, word by word.
 func obvious(k *Key, p []byte) (h [results]uint64) {
 	for len(p)%row != 0 {
 		p = append(p[:len(p):len(p)], 0)

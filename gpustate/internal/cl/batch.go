@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// batch hands several commands to OpenCL in one call of C. NVIDIA's OpenCL takes 3.5 us for a launch if one follows
-// the other there, and longer if what Go does in between has taken the caches.
+// batch hands several commands to OpenCL in one call of C. NVIDIA's OpenCL takes 3.5 us for a launch if one follows the
+// other there, and longer if Go's work in between has taken the caches.
 type batch struct {
 	d      *device
 	c      []C.hfcl_step
@@ -24,7 +24,7 @@ type batch struct {
 // NewBatch makes a batch.
 func (d *device) NewBatch() driver.Batch { return &batch{d: d} }
 
-// Do does the steps. What C cannot do is done between two of its calls.
+// Do does the steps. Work that C cannot do is done between two of its calls.
 func (b *batch) Do(steps []driver.Step) (done int, err error) {
 	for i := range steps {
 		s := &steps[i]
@@ -65,7 +65,7 @@ func (b *batch) argument(i int, k *kernel, s *driver.Step) bool {
 	default:
 		return false
 	}
-	if !k.batched { // otherwise what it holds is not what it will hold by then
+	if !k.batched { // otherwise its contents may change until then
 		if k.holds(s.Index, &s.Arg) {
 			return true
 		}
@@ -79,7 +79,7 @@ func (b *batch) argument(i int, k *kernel, s *driver.Step) bool {
 	return true
 }
 
-// run has C do what was entered. An error is that of step done.
+// run has C do the entered commands. An error is that of step done.
 func (b *batch) run(steps []driver.Step) (done int, err error) {
 	if len(b.c) == 0 {
 		return 0, nil

@@ -94,7 +94,7 @@ func platformString(p handle, what uint32) string {
 	}))
 }
 
-// deviceBytes is a device property as bytes, nil where the device lacks it.
+// deviceBytes returns a device property as bytes, nil where the device lacks it.
 func deviceBytes(d handle, what uint32) []byte {
 	return known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 		return C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), n, to, length)
@@ -145,7 +145,7 @@ func memory(p handle, bytes int64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), bytes)
 }
 
-// bytesOf is the memory of a slice, NULL for nil.
+// bytesOf returns the memory of a slice, NULL for nil.
 func bytesOf(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
 // waitList gives the events in the form of C, which wants NULL for none.

@@ -20,7 +20,7 @@ type device struct {
 	ctx       handle
 	remembers bool // kernels remember their arguments
 
-	constants      sync.Once // what countsConstants found out
+	constants      sync.Once // the result of countsConstants
 	constantsCount bool
 
 	mu     sync.Mutex
@@ -52,7 +52,7 @@ func openDevice(f found) (driver.Device, error) {
 	return newDevice(f, ctx), nil
 }
 
-// newDevice is a device in a context, of which Close gives back one reference.
+// newDevice returns a device in a context, of which Close gives back one reference.
 func newDevice(f found, ctx handle) driver.Device {
 	return &device{found: f, ctx: ctx, remembers: f.info.Platform == nvidia, queues: map[handle]bool{}}
 }

@@ -6,5 +6,5 @@
 // wrapped in sigguard.Around, as is each build: compilers inside OpenCL
 // platforms install signal handlers that would keep signals from the program.
 //
-// The C files gather arguments and find the calls; calls.go has what the Go files share to reach them.
+// The C files gather arguments and find the calls; calls.go has the Go files' common way to reach them.
 package cl

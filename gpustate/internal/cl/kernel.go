@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// kernel is a cl_kernel. That of NVIDIA's driver remembers its arguments: one that is set to what it is does not
-// reach the driver.
+// kernel is a cl_kernel. A kernel of NVIDIA's driver remembers its arguments: one that is set to its present value does
+// not reach the driver.
 type kernel struct {
 	h         handle
 	args      int

@@ -30,7 +30,7 @@ type Library struct {
 // System is the OpenCL of this process.
 var System = &Library{}
 
-// Property is a property of the device by its number in the specification, nil
+// Property returns a property of the device by its number in the specification, nil
 // if the device lacks it.
 func (l *Library) Property(index int, what uint32) []byte {
 	if l.load() != nil || index < 0 || index >= len(l.found) {
@@ -39,7 +39,7 @@ func (l *Library) Property(index int, what uint32) []byte {
 	return deviceBytes(l.found[index].device, what)
 }
 
-// PlatformText is a text of the platform that the device belongs to.
+// PlatformText returns a text of the platform that the device belongs to.
 func (l *Library) PlatformText(index int, what uint32) string {
 	if l.load() != nil || index < 0 || index >= len(l.found) {
 		return ""
@@ -200,7 +200,7 @@ func describe(p, d handle) found {
 	return f
 }
 
-// identify fills in what tells one card from another of the same model.
+// identify fills in the identity of one card among several of the same model.
 func identify(d handle, i *driver.Info) {
 	ext := text(d, deviceExtensions)
 	if u := deviceBytes(d, deviceUUID); strings.Contains(ext, "cl_khr_device_uuid") && len(u) == 16 {
@@ -215,7 +215,7 @@ func identify(d handle, i *driver.Info) {
 	}
 }
 
-// property is a numeric device property, 0 where the device lacks it.
+// property returns a numeric device property, 0 where the device lacks it.
 func property(d handle, what uint32) int64 {
 	switch b := deviceBytes(d, what); len(b) {
 	case 4:
@@ -228,7 +228,7 @@ func property(d handle, what uint32) int64 {
 
 func text(d handle, what uint32) string { return cstring(deviceBytes(d, what)) }
 
-// cstring is the text before the first NUL, without surrounding space.
+// cstring returns the text before the first NUL, without surrounding space.
 func cstring(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

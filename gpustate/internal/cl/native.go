@@ -16,13 +16,13 @@ import (
 // MakeCurrent has nothing to do: OpenCL knows no current context.
 func (d *device) MakeCurrent() (back func(), err error) { return func() {}, nil }
 
-// NativeContext is the cl_context and the cl_device_id.
+// NativeContext returns the cl_context and the cl_device_id.
 func (d *device) NativeContext() (ctx, dev uintptr) { return uintptr(d.ctx), uintptr(d.device) }
 
-// NativeQueue is a cl_command_queue.
+// NativeQueue returns a cl_command_queue.
 func (d *device) NativeQueue(q driver.Handle) uintptr { return uintptr(q.(queue).h) }
 
-// NativeMem is a cl_mem, or an SVM address.
+// NativeMem returns a cl_mem, or an SVM address.
 func (d *device) NativeMem(h driver.Handle) uintptr { return uintptr(h.(*mem).h) }
 
 // Properties of a cl_mem.

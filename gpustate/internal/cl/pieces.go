@@ -28,7 +28,7 @@ func tight(r driver.Rect) driver.Rect {
 	return r
 }
 
-// pieces are the parts of a box that fit, one after the other: nearly always the box.
+// pieces returns the parts of a box that fit, one after the other: nearly always the box.
 // Otherwise its last slice comes by itself, and, if need be, that one's last row.
 func pieces(r driver.Rect, fit func(driver.Rect) bool) (list []driver.Rect) {
 	for {

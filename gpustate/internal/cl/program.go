@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sigguard"
 )
 
-// program is a cl_program and what it was made from.
+// program is a cl_program and its source.
 type program struct {
 	h        handle
 	desc     driver.ProgramDesc
@@ -26,7 +26,7 @@ type program struct {
 	fallback string // why it was not, although there is one
 }
 
-// FallbackReason is what the platform said of the SPIR-V.
+// FallbackReason returns the platform's message about the SPIR-V.
 func (d *device) FallbackReason(p driver.Handle) string { return p.(*program).fallback }
 
 // Globals refuses programs whose kernels keep variables: OpenCL neither reads nor
@@ -53,8 +53,8 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	return nil, nil
 }
 
-// countsConstants reports whether the platform counts what no kernel can write as variables, too, as oclgrind
-// does with tables and with the texts of printf: the count then says nothing.
+// countsConstants reports whether the platform counts constants that no kernel can write as variables, as oclgrind does
+// with tables and with the texts of printf: the count is then useless.
 func (d *device) countsConstants() bool {
 	d.constants.Do(func() {
 		h, err := d.Build(driver.ProgramDesc{OpenCL: "__constant int table[2] = {3, 5};\n" +
@@ -133,7 +133,7 @@ func programFromSource(ctx handle, text string) (handle, error) {
 	return madeBy("clCreateProgramWithSource", C.hfcl_source(ctx, s, C.size_t(len(text))))
 }
 
-// log is the compiler's text for the last build, empty if there is none.
+// log returns the compiler's text for the last build, empty if there is none.
 func (d *device) log(p handle) string {
 	const programBuildLog = 0x1183
 	return cstring(known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
@@ -167,7 +167,7 @@ func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
 			return 0, 0, err
 		}
 	}
-	if d.info.Platform == "rusticl" { // Mesa 22.3 tells what it prefers, and runs as many as the device takes
+	if d.info.Platform == "rusticl" { // Mesa 22.3 returns its preference, and runs as many as the device takes
 		v[0] = max(v[0], uint64(d.info.MaxGroup))
 	}
 	return int(v[0]), int(v[1]), nil

@@ -79,7 +79,7 @@ func (m macros) expand(words, within []string) (out []string) {
 	return out
 }
 
-// arguments are those in the brackets that open at words[i]; end is where they
+// arguments returns those in the brackets that open at words[i]; end is where they
 // close.
 func arguments(words []string, i int) (args [][]string, end int) {
 	depth, current := 0, []string(nil)
@@ -143,7 +143,7 @@ func (s *scanner) scope(outer bool) {
 	}
 }
 
-// skip passes over what an open bracket encloses.
+// skip passes over the contents of an open bracket.
 func (s *scanner) skip() {
 	for depth := 1; len(s.words) > 0 && depth > 0; s.words = s.words[1:] {
 		switch s.words[0] {
@@ -206,12 +206,12 @@ var (
 		`^((__)?typeof(__)?|decltype)$`)
 )
 
-// What has brackets and is not the name of a function, with what is left of it.
+// Words with brackets that are no names of functions, with their replacements.
 var bracketed = map[string]bool{"__attribute__": false, "__attribute": false, "_Alignas": false, "alignas": false,
 	"_Pragma": false, "_Static_assert": false, "static_assert": false,
 	"_Atomic": true, "typeof": true, "__typeof": true, "__typeof__": true, "decltype": true}
 
-// withoutAttributes leaves __attribute__((...)) out, and what is in the brackets of _Atomic(...).
+// withoutAttributes leaves out __attribute__((...)), and the contents of the brackets of _Atomic(...).
 func withoutAttributes(words []string) (out []string) {
 	for i := 0; i < len(words); i++ {
 		keep, known := bracketed[words[i]]

@@ -18,7 +18,7 @@ const (
 	variableStorage = 3 // which word of opVariable says so
 )
 
-// spirvVariables are the names of the variables in global memory that kernels of a
+// spirvVariables returns the names of the variables in global memory that kernels of a
 // module can write. whole is false when it is no module that can be read.
 func spirvVariables(il []byte) (names []string, whole bool) {
 	var order binary.ByteOrder = binary.LittleEndian

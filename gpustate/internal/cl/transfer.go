@@ -142,7 +142,7 @@ func (m *mem) whole(off int64) (handle, int64) {
 	return m.h, off
 }
 
-// CopyBufferToImage is the way back of CopyImageToBuffer.
+// CopyBufferToImage reverses CopyImageToBuffer.
 func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
 	wait []driver.Event) (driver.Event, error) {
 	from, to := src.(*mem), image.(*mem)
@@ -253,7 +253,7 @@ func (d *device) WaitEvent(e driver.Event) error {
 	return waiting
 }
 
-// eventStatus is the execution status: 0 complete, below 0 failed.
+// eventStatus returns the execution status: 0 complete, below 0 failed.
 func eventStatus(e driver.Event) (status, error) {
 	m := C.hfcl_event_status(handle(e))
 	return status(m.h), check("clGetEventInfo", m.rc)
@@ -270,7 +270,7 @@ func (d *device) EventDone(e driver.Event) (bool, error) {
 	return err == nil && s == 0, err
 }
 
-// Running is what the platform tells.
+// Running returns the platform's answer.
 func (d *device) Running(e driver.Event) (bool, error) {
 	if e == 0 {
 		return false, nil

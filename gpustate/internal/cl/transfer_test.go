@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// poclDevice is a device of PoCL, which `make setup` installs, with a queue.
+// poclDevice returns a device of PoCL, which `make setup` installs, with a queue.
 func poclDevice(t *testing.T) (*device, driver.Handle) {
 	t.Helper()
 	infos, err := System.Devices()

@@ -18,11 +18,9 @@ const cacheEnv = "HOLDFAST_BUILD_CACHE"
 // maxCached is how many programs the cache keeps.
 const maxCached = 512
 
-// cache keeps what NVRTC compiled from one process to the next, so that a
-// restart need not compile again: the driver has a cache for PTX and OpenCL has
-// caches of its own, NVRTC has none. An entry's name is the SHA-256 of
-// everything that the code depends on, its first bytes are that of the rest. A
-// cache that cannot be read or written is no error.
+// cache keeps results of NVRTC from one process to the next, so that a restart need not compile again. The driver has a
+// cache for PTX and OpenCL has caches of its own, NVRTC has none. An entry's name is the SHA-256 of everything that the
+// code depends on, its first bytes are that of the rest. A cache that cannot be read or written is no error.
 type cache struct{ dir string }
 
 func openCache() cache {

@@ -52,7 +52,7 @@ func madeBy(call string, m C.made) (uint64, error) {
 	return uint64(m.v), nil
 }
 
-// text is what stands before the first NUL.
+// text returns the bytes before the first NUL.
 func text(b []byte) string {
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s)
@@ -96,7 +96,7 @@ func recordEvent(ctx, e, s handle) error {
 	return check("cuEventRecord", C.hfcu_event_record(ctx, e, s))
 }
 
-// moduleGlobal is where a variable of a module lies.
+// moduleGlobal returns where a variable of a module lies.
 func moduleGlobal(ctx, mod handle, name string) (p address, bytes int64, err error) {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
@@ -111,10 +111,10 @@ func memory(p handle, n int64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }
 
-// place is the address of memory that is not Go's.
+// place returns the address of memory that is not Go's.
 func place(b []byte) handle { return handle(uintptr(unsafe.Pointer(&b[0]))) }
 
-// bytesOf is the memory of a slice, NULL for nil.
+// bytesOf returns the memory of a slice, NULL for nil.
 func bytesOf(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
 func cbool(b bool) C.int {

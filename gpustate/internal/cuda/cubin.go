@@ -42,8 +42,8 @@ func (in *inside) cubin(image []byte) {
 	}
 }
 
-// Items of .nv.info: a format, an attribute, and two bytes that are a value or,
-// for formatLong, the length of what follows.
+// Items of .nv.info: a format, an attribute, and two bytes that are a value or, for formatLong, the length of the
+// following bytes.
 const (
 	formatLong      = 4
 	attributeParam  = 0x17

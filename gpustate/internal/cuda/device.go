@@ -22,7 +22,7 @@ type device struct {
 
 	mu      sync.Mutex
 	idle    []handle                // events that can be used again
-	starts  map[driver.Event]handle // events with a time: what was recorded before the command
+	starts  map[driver.Event]handle // events with a time: the events recorded before the command
 	base    handle                  // zero of the device's clock
 	managed int64                   // bytes of managed memory
 }

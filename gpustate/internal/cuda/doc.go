@@ -18,5 +18,5 @@
 // follows among the arguments; samplers and local sizes take no place in the
 // kernel's parameter list.
 //
-// The C files gather arguments and find the calls; calls.go has what the Go files share to reach them.
+// The C files gather arguments and find the calls; calls.go has the Go files' common way to reach them.
 package cuda

@@ -27,7 +27,7 @@ var channelCounts = map[uint32]int{0x10B0: 1, 0x10B2: 2, 0x10B5: 4} // R, RG, RG
 // fractional channel types are read as numbers from 0 to 1.
 func fractional(channelType uint32) bool { return channelType == 0x10D2 || channelType == 0x10D3 }
 
-// ImageFormats lists what createImage takes; it is the same for all shapes.
+// ImageFormats lists the formats of createImage; it is the same for all shapes.
 func (d *device) ImageFormats(driver.Access, int) (list [][2]uint32, err error) {
 	for order := range channelCounts {
 		for channel := range formats {
@@ -83,7 +83,7 @@ const (
 	textureNormalized    = 2
 )
 
-// texture is what a kernel reads the image by, through a sampler.
+// texture returns the object by which a kernel reads the image, through a sampler.
 func (d *device) texture(m *mem, s driver.SamplerDesc) (address, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

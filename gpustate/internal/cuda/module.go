@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// inside is what the image of a module tells: the driver lists neither a
-// module's variables nor, before CUDA 12.4, the parameters of its kernels.
+// inside has the facts from the image of a module: the driver lists neither a module's variables nor, before CUDA 12.4,
+// the parameters of its kernels.
 type inside struct {
 	variables []string         // that kernels can write, by the driver's name for them
 	params    map[string][]int // bytes of each kernel's parameters

@@ -161,7 +161,7 @@ func elfWith(sections []string, contents [][]byte, symbols []symbol) []byte {
 	return slices.Concat(head, data, headers)
 }
 
-// param is an item of .nv.info as a cubin has it.
+// param returns an item of .nv.info as a cubin has it.
 func param(ordinal, off, size int) []byte {
 	b := []byte{4, 0x17, 12, 0, 0, 0, 0, 0}
 	b = binary.LittleEndian.AppendUint16(b, uint16(ordinal))

@@ -42,13 +42,13 @@ func (d *device) Keep() error {
 	return err
 }
 
-// NativeContext is the CUcontext and the CUdevice.
+// NativeContext returns the CUcontext and the CUdevice.
 func (d *device) NativeContext() (ctx, dev uintptr) { return uintptr(d.ctx), uintptr(d.dev) }
 
-// NativeQueue is a CUstream.
+// NativeQueue returns a CUstream.
 func (d *device) NativeQueue(q driver.Handle) uintptr { return uintptr(q.(*stream).s) }
 
-// NativeMem is a CUdeviceptr.
+// NativeMem returns a CUdeviceptr.
 func (d *device) NativeMem(h driver.Handle) uintptr { return uintptr(h.(*mem).p) }
 
 // Adopt takes memory that lies in one allocation on this device.

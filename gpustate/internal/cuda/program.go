@@ -24,7 +24,7 @@ type program struct {
 	fallback string // why its binary form was not loaded
 }
 
-// FallbackReason is what the driver said of the binary form.
+// FallbackReason returns the driver's message about the binary form.
 func (d *device) FallbackReason(p driver.Handle) string { return p.(*program).fallback }
 
 // Build loads the binary form, and compiles the source where there is none or
@@ -198,7 +198,7 @@ func (d *device) ReleaseProgram(p driver.Handle) error {
 	return check("cuModuleUnload", C.hfcu_module_free(d.ctx, p.(*program).mod))
 }
 
-// functionParams are the sizes of a function's parameters; ok is false on
+// functionParams returns the sizes of a function's parameters; ok is false on
 // drivers before CUDA 12.4, which do not tell.
 func functionParams(ctx, f handle) (sizes []int, ok bool) {
 	for {
@@ -331,7 +331,7 @@ func (k *kernel) fits() error {
 	return nil
 }
 
-// address is what stands for a memory object among the parameters.
+// address returns the value of a memory object among the parameters.
 func (d *device) address(k *kernel, i int, m *mem) (address, error) {
 	if m.kind != driver.MemImage {
 		return m.p, nil
@@ -403,7 +403,7 @@ func choose(global [3]int) [3]int {
 	return [3]int{1, 1, 1}
 }
 
-// WorkGroup is the largest block of the function, and a warp.
+// WorkGroup returns the largest block of the function, and a warp.
 func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
 	const maxThreads = 0 // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 	var n C.int

@@ -61,7 +61,7 @@ func ptxStatements(text string) (list []string) {
 	return append(list, b.String())
 }
 
-// ptxTokens are those of a declaration; directives need no space between them. Other statements
+// ptxTokens returns the ptx tokens of a declaration; directives need no space between them. Other statements
 // than declarations, which do not begin with a directive, have none.
 func ptxTokens(statement string) []string {
 	statement = strings.TrimSpace(statement)
@@ -71,9 +71,8 @@ func ptxTokens(statement string) []string {
 	return strings.Fields(strings.ReplaceAll(statement, ".", " ."))
 }
 
-// ptxVariables finds what a statement declares in global memory: words such as
-// ".visible .global .align 4 .u32 counter". The same word behind ".ptr" is about
-// what a parameter points to; ".extern" is declared elsewhere.
+// ptxVariables finds the variables that a statement declares in global memory: words such as ".visible .global .align 4
+// .u32 counter". The same word behind ".ptr" is about the target of a parameter; ".extern" is declared elsewhere.
 func (in *inside) ptxVariables(words []string) {
 	for i, w := range words {
 		if w != ".global" || i > 0 && (words[i-1] == ".ptr" || words[i-1] == ".extern") {

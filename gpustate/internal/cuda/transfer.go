@@ -294,5 +294,5 @@ func (d *device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, err
 	return d.withEvent(q.(*stream), wait, "cuEventRecord", marker)
 }
 
-// marker is a command without work.
+// marker returns a command without work.
 func marker(c C.hfcu_cmd) status { return C.hfcu_marker(c) }

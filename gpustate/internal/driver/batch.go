@@ -1,7 +1,7 @@
 package driver
 
-// Batcher is implemented by devices that take several commands at once faster than one after the other: what issues
-// them costs the driver part of the processor's caches each time.
+// Batcher is implemented by devices that take several commands at once faster than one after the other: each call costs
+// the driver part of the processor's caches.
 type Batcher interface {
 	// NewBatch makes a Batch of the device, for one goroutine.
 	NewBatch() Batch

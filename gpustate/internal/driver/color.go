@@ -18,8 +18,8 @@ var channelOrders = map[uint32][]int{
 	0x10B8: {0}, 0x10B9: {0}, // INTENSITY, LUMINANCE
 }
 
-// Pixel is the color as one pixel of an image of that format, by OpenCL's rules: fractions
-// round to the nearest, what is out of range is the nearest number in range.
+// Pixel returns the color as one pixel of an image of that format, by OpenCL's rules: fractions round to the nearest,
+// numbers out of range to the nearest one in range.
 func (c Color) Pixel(order, channel uint32) ([]byte, error) {
 	of, ok := channelOrders[order]
 	var b []byte
@@ -63,7 +63,7 @@ func appendChannel(b []byte, channel, v uint32) (_ []byte, ok bool) {
 	return b, false
 }
 
-// fraction is f times the largest number, within low and high; what is no number is 0.
+// fraction is f times the largest number, within low and high; NaN is 0.
 func fraction(f float64, low, high int64) int64 {
 	if math.IsNaN(f) {
 		return 0
@@ -71,7 +71,7 @@ func fraction(f float64, low, high int64) int64 {
 	return int64(math.RoundToEven(min(max(f*float64(high), float64(low)), float64(high))))
 }
 
-// half is the IEEE half-precision number nearest to f, ties to even.
+// half returns the IEEE half-precision number nearest to f, ties to even.
 func half(f float64) uint16 {
 	sign := uint16(0)
 	if math.Signbit(f) {

@@ -1,11 +1,10 @@
-// Package driver states what gpustate needs from a GPU API. OpenCL, CUDA and
-// the plain-Go fake implement it; nothing else in gpustate knows an API.
+// Package driver is the interface that gpustate needs from a GPU API. OpenCL, CUDA and the plain-Go fake implement it;
+// nothing else in gpustate knows an API.
 //
 // # Terms
 //
-// A Handle is the driver's own value for one object. It is valid on the Device
-// that made it and nowhere else; gpustate looks the current handle up at each
-// call, which is what lets it move objects between devices.
+// A Handle is the driver's own value for one object. It is valid on the Device that made it and nowhere else; gpustate
+// looks the current handle up at each call, so that it can move objects between devices.
 //
 // # Promises every driver gives
 //
@@ -32,8 +31,7 @@ type Handle any
 // a lazy queue.
 type Event uintptr
 
-// MemKind says what sort of memory object a MemDesc describes. The numbers are
-// part of the record format.
+// MemKind is the sort of memory object that a MemDesc describes. The numbers are part of the record format.
 type MemKind uint8
 
 // The kinds of memory objects.
@@ -53,8 +51,7 @@ func (k MemKind) OfBuffer() bool { return k == MemSub || k == MemView }
 // IsImage reports whether the object has pixels.
 func (k MemKind) IsImage() bool { return k == MemImage || k == MemView }
 
-// Access says what kernels do with a memory object. The numbers are part of the
-// record format.
+// Access is the use that kernels make of a memory object. The numbers are part of the record format.
 type Access uint8
 
 // The access modes.
@@ -74,7 +71,7 @@ type MemDesc struct {
 	Offset int64     // MemSub: where in the buffer
 	Image  ImageDesc // MemImage, MemView
 	Host   []byte    // MemHost: page-aligned memory outside the Go heap
-	// HostFile is what Host is a mapping of, nil when no other process can map it.
+	// HostFile is the file that Host maps, nil when no other process can map it.
 	HostFile *os.File
 }
 
@@ -95,8 +92,8 @@ type SamplerDesc struct {
 	Addressing, Filter uint32
 }
 
-// ProgramDesc is what a program is made from. Of the sources a driver takes the
-// first of its own that is set: binary forms before text.
+// ProgramDesc has the sources of a program. Of the sources a driver takes the first of its own that is set: binary
+// forms before text.
 type ProgramDesc struct {
 	Name    string
 	OpenCL  string // OpenCL C
@@ -121,8 +118,7 @@ type QueueDesc struct {
 	Window int
 }
 
-// ArgKind says what a kernel argument is. The numbers are part of the record
-// format.
+// ArgKind is the kind of a kernel argument. The numbers are part of the record format.
 type ArgKind uint8
 
 // The kinds of kernel arguments. ArgNone is an argument that was never set.
@@ -160,8 +156,8 @@ type Times struct {
 type Driver interface {
 	// Kind is "opencl", "cuda" or "fake".
 	Kind() string
-	// Devices lists what there is. A machine without the API's library gives an
-	// error that says which file was looked for.
+	// Devices lists the devices. A machine without the API's library gives an error that says which file was looked
+	// for.
 	Devices() ([]Info, error)
 	// Open opens the device with this Info.Index.
 	Open(index int) (Device, error)
@@ -266,7 +262,7 @@ func (i ImageDesc) Shape() int {
 	return i.Dims
 }
 
-// SetShape is the reverse of Shape; what is no shape gives dimensions that no image has.
+// SetShape reverses Shape; an impossible shape gives dimensions that no image has.
 func (i *ImageDesc) SetShape(shape int) {
 	i.Dims, i.Array = shape, false
 	if shape > ArrayDims {
@@ -274,7 +270,7 @@ func (i *ImageDesc) SetShape(shape int) {
 	}
 }
 
-// Extents are the sizes of the image: what Region.Size is for all of it.
+// Extents returns the sizes of the image: the Region.Size of all of it.
 func (i ImageDesc) Extents() [3]int { return [3]int{i.Width, i.Height, i.Depth} }
 
 // Region is a box of an image in pixels. Unused extents are 1.
@@ -282,7 +278,7 @@ type Region struct {
 	Origin, Size [3]int
 }
 
-// Pixels is how many pixels the region has.
+// Pixels returns how many pixels the region has.
 func (r Region) Pixels() int { return r.Size[0] * r.Size[1] * r.Size[2] }
 
 // Within reports whether the region has pixels and lies in an image of these extents.
@@ -307,7 +303,7 @@ type Pinned interface {
 // Plain is Pinned memory for devices that gain nothing from pinning.
 type Plain []byte
 
-// Bytes is the memory.
+// Bytes returns the memory.
 func (p Plain) Bytes() []byte { return p }
 
 // Free does nothing.
@@ -333,8 +329,7 @@ type Global struct {
 	Bytes int64
 }
 
-// GlobalLister is implemented by devices that look for what a program keeps
-// beside memory objects.
+// GlobalLister is implemented by devices that look for a program's state outside of memory objects.
 type GlobalLister interface {
 	// Globals lists the program's variables that kernels can write; CreateMem makes
 	// a MemGlobal of one. An error that matches ErrHidden names data of the program
@@ -378,7 +373,7 @@ type Lender interface {
 	// NativeContext is the API's context and its device.
 	NativeContext() (ctx, device uintptr)
 	NativeQueue(q Handle) uintptr
-	// NativeMem is what foreign code reaches linear memory by.
+	// NativeMem is foreign code's handle of linear memory.
 	NativeMem(mem Handle) uintptr
 	// Adopt makes a memory object like a MemBuffer of memory that other code has allocated on
 	// the device. ReleaseMem leaves that memory alone.
@@ -387,7 +382,7 @@ type Lender interface {
 	// it works. It is lazy where Info.Lazy is set and it is neither out of order nor profiled.
 	// ReleaseQueue leaves the other code's queue alone.
 	AdoptQueue(native uintptr) (Handle, QueueDesc, error)
-	// Synchronize waits for what anybody has enqueued in the context, where the API can.
+	// Synchronize waits for everything that is enqueued in the context, if the API can.
 	Synchronize() error
 }
 

@@ -18,8 +18,8 @@ var (
 	ErrNoSource = errors.New("program has no source for this API")
 	// ErrArgNotSet: a kernel is launched with an argument that was never set.
 	ErrArgNotSet = errors.New("kernel argument was never set")
-	// ErrKernelFault: a kernel touched memory that is not its own, or needs more
-	// registers or local memory than the device has. What it computed is undefined.
+	// ErrKernelFault: a kernel touched memory that is not its own, or needs more registers or local memory than the
+	// device has. Its results are undefined.
 	ErrKernelFault = errors.New("a kernel failed: did it read or write out of bounds?")
 	// ErrHidden: the program keeps data where neither a capture nor a move reaches it.
 	ErrHidden = errors.New("the program keeps data outside memory objects, where checkpoints cannot save it")
@@ -56,7 +56,7 @@ func (e *CommandError) Error() string { return e.Command + ": " + e.Err.Error() 
 // Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// WithLog is an error and the first line that a compiler or loader had to say to it.
+// WithLog returns an error and the first line that a compiler or loader had to say to it.
 func WithLog(err error, log string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(log), "\n")
 	if line = strings.TrimSpace(line); line == "" {
@@ -83,7 +83,7 @@ func (e *BuildError) Error() string {
 // Unwrap returns the cause.
 func (e *BuildError) Unwrap() error { return e.Err }
 
-// NoLibrary is the error of an API whose library is not on this machine: files were tried, the last with err.
+// NoLibrary returns the error of an API whose library is not on this machine: files were tried, the last with err.
 func NoLibrary(api string, files []string, err error) error {
 	return fmt.Errorf("%s is not on this machine: tried %v: %w", api, files, err)
 }

@@ -39,17 +39,17 @@ type Info struct {
 	MaxLayers  int // images in an array
 }
 
-// Abilities are what devices of a kind do, where that is not for each device to tell.
+// Abilities are the abilities of all devices of a kind, which no single device reports.
 type Abilities struct {
 	TakesOpenCL bool // OpenCL C and, where Info.IL says so, SPIR-V
 	TakesCUDA   bool // CUDA C++, PTX and cubins, whose variables can be read and written
 	MoreLocal   bool // a kernel that asks gets more work-group memory than Info.LocalBytes
 	Pins        bool // page-locks memory that others made, for transfers at full rate
 	Native      bool // the vendor's own way to its devices: preferred where there are others
-	OnRequest   bool // chosen only by who names the kind
+	OnRequest   bool // chosen only by naming the kind
 }
 
-// Can is what a device does by its kind.
+// Can returns a device's abilities by its kind.
 func Can(i Info) Abilities {
 	switch i.Kind {
 	case "opencl":
@@ -60,7 +60,7 @@ func Can(i Info) Abilities {
 	return Abilities{TakesOpenCL: true, TakesCUDA: true, OnRequest: i.Kind == "fake"}
 }
 
-// String is the device in one line.
+// String returns the device in one line.
 func (i Info) String() string {
 	s := fmt.Sprintf("%s:%d %s (%s, %s)", i.Kind, i.Index, i.Name, i.Platform, i.Type)
 	if i.PCI != "" {
@@ -72,10 +72,10 @@ func (i Info) String() string {
 	return s
 }
 
-// QueryOf says what a Query is about. The numbers are part of the protocol of gpud.
+// QueryOf is the subject of a Query. The numbers are part of the protocol of gpud.
 type QueryOf uint8
 
-// What can be asked about.
+// The subjects of a Query.
 const (
 	QueryDevice    QueryOf = 0 // clGetDeviceInfo
 	QueryKernel    QueryOf = 1 // clGetKernelInfo

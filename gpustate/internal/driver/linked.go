@@ -24,7 +24,7 @@ var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
 // ErrUnit is a source that cannot be told apart from the marks of a linked text.
 var ErrUnit = errors.New("an OpenCL source with a line that begins with " + unitMark)
 
-// JoinUnits is the text of a program that is linked from several sources: it takes the place
+// JoinUnits returns the text of a program that is linked from several sources: it takes the place
 // of ProgramDesc.OpenCL, whose Options are then those of the linker.
 func JoinUnits(units []Unit) (string, error) {
 	if len(units) == 0 {
@@ -44,8 +44,8 @@ func JoinUnits(units []Unit) (string, error) {
 	return b.String(), nil
 }
 
-// SplitUnits gives the sources of a linked text, each behind what stands before the first
-// one; none of a text that is one source.
+// SplitUnits returns the sources of a linked text, each after the text before the first one; none of a text that is one
+// source.
 func SplitUnits(text string) (units []Unit) {
 	before, rest, linked := strings.Cut(text, linkedMark+unitMark)
 	if !linked || before != "" && !strings.HasSuffix(before, "\n") {

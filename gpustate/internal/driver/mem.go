@@ -1,6 +1,6 @@
 package driver
 
-// Mem is a memory object; what it is made from has a number.
+// Mem is a memory object; its parent has a number.
 type Mem struct {
 	Kind   MemKind
 	Access Access

@@ -15,7 +15,7 @@ type Rect struct {
 	To, From Layout
 }
 
-// Bytes is how many bytes the box has; -1 when an int64 does not hold it, or an
+// Bytes returns how many bytes the box has; -1 when an int64 does not hold it, or an
 // extent is below 1.
 func (b Box) Bytes() int64 {
 	n := int64(1)
@@ -28,7 +28,7 @@ func (b Box) Bytes() int64 {
 	return n
 }
 
-// Packed is the layout of a box without gaps.
+// Packed returns the layout of a box without gaps.
 func (b Box) Packed() Layout { return Layout{Row: b[0], Slice: b[0] * b[1]} }
 
 // IsPacked reports whether a box in this layout is one range of bytes.
@@ -51,14 +51,14 @@ func (l Layout) Fits(b Box, bytes int64) bool {
 	return b[1]-1 <= left/l.Row
 }
 
-// Origin is the layout's first byte as OpenCL counts it: bytes in the row, rows in the
+// Origin returns the layout's first byte as OpenCL counts it: bytes in the row, rows in the
 // slice, slices.
 func (l Layout) Origin() [3]int64 {
 	in := l.Off % l.Slice
 	return [3]int64{in % l.Row, in / l.Row, l.Off / l.Slice}
 }
 
-// From is the layout of the part of the box that begins at x, y and z.
+// From returns the layout of the part of the box that begins at x, y and z.
 func (l Layout) From(x, y, z int64) Layout {
 	l.Off += z*l.Slice + y*l.Row + x
 	return l

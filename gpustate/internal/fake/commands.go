@@ -135,7 +135,7 @@ func (d *device) Marker(h driver.Handle, wait []driver.Event) (driver.Event, err
 	return d.enqueue(h, wait, c)
 }
 
-// Barrier keeps back what comes after it on the same queue.
+// Barrier keeps back later commands of the same queue.
 func (d *device) Barrier(h driver.Handle, wait []driver.Event) (driver.Event, error) {
 	hesitate()
 	c := &command{what: "barrier", do: func() error { return nil }, barrier: true}

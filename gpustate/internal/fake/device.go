@@ -27,8 +27,7 @@ type device struct {
 	events  map[driver.Event]*event
 }
 
-// mem is a memory object. What several share is base's: the object itself, or the
-// buffer that it is a range of.
+// mem is a memory object. The common part is base's: the object itself, or the buffer that it is a range of.
 type mem struct {
 	kind     driver.MemKind
 	bytes    []byte
@@ -62,8 +61,7 @@ type kernel struct {
 	released bool
 }
 
-// What is used after its release is a fault of the caller: a real API crashes, or
-// computes with another object's bytes.
+// Use after release is a fault of the caller: a real API crashes, or computes with another object's bytes.
 func (m *mem) check(what string) {
 	if m.released {
 		panic("fake: " + what + " with memory that was released")
@@ -79,7 +77,7 @@ func (k *kernel) check(what string) {
 // undefined fills memory that was never written, or that is gone.
 const undefined = 0xCB
 
-// spoil doubles what is spoiled with each copy: the race detector looks at each store of a loop.
+// spoil doubles the spoiled part with each copy: the race detector looks at each store of a loop.
 func spoil(b []byte) {
 	if len(b) == 0 {
 		return
@@ -279,7 +277,7 @@ func (d *device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	return made, d.faults.hit("build", nil, nil)
 }
 
-// form is the text that a program is made of: its binary form, or its sources where it
+// form returns the text that a program is made of: its binary form, or its sources where it
 // has none.
 func (d *device) form(p driver.ProgramDesc) (string, error) {
 	image := p.PTX
@@ -395,7 +393,7 @@ func fits(want int, a driver.Arg) bool {
 	return len(a.Value) == want
 }
 
-// ImageFormats lists what the library says.
+// ImageFormats lists the formats of the library.
 func (d *device) ImageFormats(_ driver.Access, shape int) ([][2]uint32, error) {
 	if d.formats == nil {
 		return nil, driver.ErrUnsupported

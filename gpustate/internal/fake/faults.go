@@ -6,8 +6,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// Faults says what is to go wrong. Counts are used up by the calls they fail.
-// The zero value lets everything succeed.
+// Faults selects the failures. Counts are used up by the calls they fail. The zero value lets everything succeed.
 type Faults struct {
 	mu        sync.Mutex
 	allocs    int // memory objects until one fails; 0: none fails
@@ -67,7 +66,7 @@ func (f *Faults) room(call string) error {
 	return nil
 }
 
-// Live is the number of memory objects that exist, to find leaks.
+// Live returns the number of memory objects that exist, to find leaks.
 func (f *Faults) Live() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

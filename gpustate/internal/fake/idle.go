@@ -2,8 +2,7 @@ package fake
 
 import "github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 
-// idle is a device that takes launches, arguments and markers and does nothing, so that what is
-// measured is the way to it.
+// idle is a device that takes launches, arguments and markers and does nothing, so that only the way to it is measured.
 type idle struct{ *device }
 
 func (idle) SetArg(driver.Handle, int, driver.Arg) error { return nil }

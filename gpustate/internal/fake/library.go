@@ -2,9 +2,8 @@
 // Go functions registered by name. Faults can be asked for, which no real device gives
 // on demand.
 //
-// It does what the standards allow and no more. Commands begin when somebody waits,
-// in any order that queues and events leave open. New memory holds a pattern; memory
-// that is mapped is the host's own until it is unmapped. What is used after its
+// It does only things that the standards allow. Commands begin when somebody waits, in any order that queues and events
+// leave open. New memory holds a pattern; memory that is mapped is the host's own until it is unmapped. Use after
 // release ends the process.
 //
 // A program is any text that contains the names of its kernels; text with
@@ -22,7 +21,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/drivers"
 )
 
-// Launch is what a kernel function gets: the index space and the arguments.
+// Launch has the arguments of a kernel function: the index space and the kernel's arguments.
 type Launch struct {
 	driver.Grid
 	Args    []Arg
@@ -30,7 +29,7 @@ type Launch struct {
 	Text    string            // the program
 }
 
-// Binary is the binary form of a program's text. Devices of that Info.Arch load it.
+// Binary returns the binary form of a program's text. Devices of that Info.Arch load it.
 func Binary(arch, text string) []byte { return []byte("fake binary for " + arch + "\n" + text) }
 
 // Arg is one argument: the bytes of a memory object, of local memory (zeroed)

@@ -12,7 +12,7 @@ func (d *device) MakeCurrent() (back func(), err error) {
 	return func() {}, d.faults.hit("make current", nil, nil)
 }
 
-// NativeContext is the device itself.
+// NativeContext returns the device itself.
 func (d *device) NativeContext() (ctx, dev uintptr) {
 	return uintptr(unsafe.Pointer(d)), uintptr(d.info.Index)
 }
@@ -20,7 +20,7 @@ func (d *device) NativeContext() (ctx, dev uintptr) {
 // NativeQueue names a queue.
 func (d *device) NativeQueue(h driver.Handle) uintptr { return uintptr(unsafe.Pointer(h.(*queue))) }
 
-// NativeMem is the host's address of the memory, which lives as long as the object.
+// NativeMem returns the host's address of the memory, which lives as long as the object.
 func (d *device) NativeMem(h driver.Handle) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(h.(*mem).bytes)))
 }
@@ -73,7 +73,7 @@ func (l *Library) OpenContext(ctx, index uintptr) (driver.Device, error) {
 	return l.Open(int(index))
 }
 
-// contexts are those of devices that are open, by what NativeContext gives.
+// contexts are the contexts of open devices, by the result of NativeContext.
 var contexts sync.Map
 
 // Synchronize has nothing to do: commands of a fake device are those of its queues.

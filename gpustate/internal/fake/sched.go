@@ -11,10 +11,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// Commands run as late and in as odd an order as the standards allow: none before
-// somebody waits for it, or asks again and again after a flush; then commands of all
-// queues that were flushed run in an order that a seed decides, and only what a queue
-// promises and events are kept to.
+// Commands run as late and in as odd an order as the standards allow: none before the program waits for it, or asks
+// again and again after a flush. Then commands of all flushed queues run in an order that a seed decides, within the
+// promises of queues and events.
 
 // seed and opened decide the order on the next device that is opened.
 var seed, opened atomic.Uint64
@@ -32,8 +31,8 @@ func newRand() *rand.Rand { return rand.New(rand.NewPCG(seed.Load(), opened.Add(
 // Hesitate.
 var hesitant atomic.Bool
 
-// Hesitate lets calls that use objects wait now and then before they begin, so that
-// another goroutine may release what the caller has just looked at.
+// Hesitate lets calls that use objects wait now and then before they begin, so that another goroutine may release the
+// object that the caller has just looked at.
 func Hesitate(on bool) { hesitant.Store(on) }
 
 func hesitate() {
@@ -245,7 +244,7 @@ func (d *device) enqueue(h driver.Handle, wait []driver.Event, c *command) (driv
 	return id, nil
 }
 
-// live is a queue that was not released; mu is held.
+// live returns a queue that was not released; mu is held.
 func (d *device) live(h driver.Handle) *queue {
 	q := h.(*queue)
 	if q.released {

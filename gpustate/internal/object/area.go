@@ -58,7 +58,7 @@ func InLayout(l driver.Layout, b driver.Box, bytes int64) error {
 	return nil
 }
 
-// Content is how many bytes the area has.
+// Content returns how many bytes the area has.
 func (a *Area) Content() int64 {
 	switch a.Form {
 	case FormBox:
@@ -70,7 +70,7 @@ func (a *Area) Content() int64 {
 	return a.Bytes
 }
 
-// Flat is the area in the buffer of an image on a buffer, whose pixels not all platforms' image commands
+// Flat returns the area in the buffer of an image on a buffer, whose pixels not all platforms' image commands
 // reach. Other areas are as they are.
 func (a Area) Flat() Area {
 	if a.Form != FormPixels || a.Record.Mem.Kind != driver.MemView {

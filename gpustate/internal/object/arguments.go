@@ -18,7 +18,7 @@ import (
 type Kernel struct {
 	Entry
 
-	Mu    sync.Mutex // guards what follows
+	Mu    sync.Mutex // guards the fields below
 	Fit   uint64     // Table.Changes when it was found fit for launches; an argument without value makes it 0
 	group int        // work items of the last work-group that a launch asked for
 	Args  []Argument
@@ -82,7 +82,7 @@ func (k *Kernel) Set(drv driver.Device, i int, value any) error {
 		return fmt.Errorf("it has %d arguments: %w", len(k.Args), ErrRange)
 	}
 	var a Argument
-	if i < len(k.Args) { // what is set stays as it is until the new value has been taken
+	if i < len(k.Args) { // the old value stays until the new one has been taken
 		a.Value, a.spare = k.Args[i].spare[:0], k.Args[i].Value
 	}
 	if err := a.From(value); err != nil {
@@ -119,7 +119,7 @@ func (k *Kernel) RestoreArg(drv driver.Device, i int) error {
 	return drv.SetArg(k.Handle, i, a.Driver())
 }
 
-// Driver is the argument with the handle it has now.
+// Driver returns the argument with the handle it has now.
 func (a *Argument) Driver() driver.Arg {
 	arg := driver.Arg{Kind: a.Kind, Local: a.Local, Value: a.Value}
 	if a.Object != nil {
@@ -149,7 +149,7 @@ func (k *Kernel) Ran(g *driver.Grid) {
 	}
 }
 
-// recorded is the kernel of a device that is stopped. An argument that was
+// recorded returns the kernel of a device that is stopped. An argument that was
 // released is recorded without its object.
 func (k *Kernel) recorded() *record.Kernel {
 	r := &record.Kernel{Program: k.Record.Kernel.Program, Function: k.Record.Kernel.Function}
@@ -174,7 +174,7 @@ func (k *Kernel) CopyArgs(drv driver.Device, args []Argument) error {
 	return nil
 }
 
-// Copies are the kernel's arguments, for another one. Mu is held.
+// Copies returns the kernel's arguments, for another one. Mu is held.
 func (k *Kernel) Copies() []Argument {
 	args := slices.Clone(k.Args)
 	for i := range args {
@@ -183,7 +183,7 @@ func (k *Kernel) Copies() []Argument {
 	return args
 }
 
-// From fills the argument from what the program gave; a.value is reused.
+// From fills the argument from the program's value; a.value is reused.
 func (a *Argument) From(value any) error {
 	le := binary.NativeEndian
 	a.Kind = driver.ArgValue

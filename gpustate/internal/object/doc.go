@@ -1,4 +1,4 @@
-// Package object keeps what is recorded of the objects on one device.
+// Package object keeps the records of the objects on one device.
 //
 // # Terms
 //
@@ -9,9 +9,9 @@
 //
 // # Promises
 //
-// A Table never gives two live objects one key, and says with ErrIdentity what a restart could not tell apart. An
-// object that others are made from stays until they are released. A refused argument keeps its value. A Target
-// refuses an object that its device cannot hold before anything is made.
+// A Table never gives two live objects one key. ErrIdentity names objects that a restart could not tell apart. An
+// object that others are made from stays until they are released. A refused argument keeps its value. A Target refuses
+// an object that its device cannot hold before anything is made.
 //
 // Nothing here takes a device's lock or waits for a command, and a failed call changes nothing. The package knows the
 // driver interface and the record; it knows neither the program's objects (see Entry.Public) nor checkpoints.

@@ -19,7 +19,7 @@ type Entry struct {
 	Adopted  uintptr       // memory of other code; guarded as its Table is
 	Use      sync.RWMutex  // held for reading by transfers, before Event.mu
 
-	Kernel   *Kernel  // what a kernel has beyond this
+	Kernel   *Kernel  // the further fields of a kernel
 	Host     *Mapping // the memory of a host buffer
 	Borrowed bool     // host is that of another entry
 	Mapped   []byte   // a shared buffer's memory while the host has it
@@ -49,7 +49,7 @@ func NewEntry(t *Table, o record.Object) *Entry {
 	return e
 }
 
-// Name is the object's name for messages.
+// Name returns the object's name for messages.
 func (e *Entry) Name() string {
 	if e.Record.Name != "" {
 		return e.Record.Name
@@ -68,7 +68,7 @@ func (e *Entry) Fail(op string, err error) error {
 // End makes calls find the object released; false if they did already.
 func (e *Entry) End() bool {
 	was := e.Released.Swap(true)
-	e.Table.Changes.Add(1) // after it: who does not see this may still use the object, and release waits for it
+	e.Table.Changes.Add(1) // after it: a caller that misses this may still use the object, and release waits for it
 	return !was
 }
 

@@ -21,7 +21,7 @@ var (
 	ErrIdentity    = errors.New("a restart could not tell the objects apart")
 )
 
-// Error describes what failed on which object of which device.
+// Error names the failed operation, its object and its device.
 type Error struct {
 	Op     string       // "create", "launch", "restore", ...
 	Kind   string       // "buffer", "kernel", ...
@@ -43,7 +43,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// OtherSize is the error of an object that exists with another size.
+// OtherSize returns the error of an object that exists with another size.
 func OtherSize(have, want int64) error {
 	return fmt.Errorf("it has %d bytes, not %d: %w", have, want, ErrConflict)
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Key is what the object is found by.
+// Key returns the object's key.
 func (e *Entry) Key() Key { return KeyOf(&e.Record) }
 
-// KeyOf is what a recorded object is found by.
+// KeyOf returns the key of a recorded object.
 func KeyOf(o *record.Object) Key {
 	k := Key{Kind: o.Kind(), Name: o.Name}
 	if o.Kernel != nil || IsVariable(o) || o.Name == "" {
@@ -18,8 +18,7 @@ func KeyOf(o *record.Object) Key {
 	return k
 }
 
-// Unnamed is what messages call an object without a name: by its place among those
-// of its kind.
+// Unnamed returns the name of an object without one in messages: its place among objects of its kind.
 func Unnamed(o *record.Object) string {
 	if o.Ordinal == 0 { // of a record without numbers
 		return fmt.Sprintf("object %d", o.ID)
@@ -46,9 +45,8 @@ func (t *Table) Find(o *record.Object) *Entry {
 	return nil
 }
 
-// Distinct reports whether a restart could tell all objects apart, and whether the
-// program has asked for what the last restore brought in the order of before. The
-// device is stopped.
+// Distinct reports whether a restart could tell all objects apart, and whether the program has asked for the objects of
+// the last restore in the earlier order. The device is stopped.
 func (t *Table) Distinct() error {
 	released := map[Key]bool{} // names of objects that were
 	for _, e := range t.List {

@@ -39,7 +39,7 @@ func CheckGroup(drv driver.Device, k *Kernel) error {
 	return nil
 }
 
-// CheckBuilt is CheckGroup with what the device says of the kernel itself.
+// CheckBuilt is CheckGroup with the device's limits of the kernel itself.
 func CheckBuilt(drv driver.Device, k *Kernel, h driver.Handle) error {
 	informer, ok := drv.(driver.KernelInformer)
 	if !ok || k.group == 0 {
@@ -52,7 +52,7 @@ func CheckBuilt(drv driver.Device, k *Kernel, h driver.Handle) error {
 	return nil
 }
 
-// CheckObject is what the description of a device says of an object.
+// CheckObject checks an object against the description of a device.
 func CheckObject(o *record.Object, i driver.Info) error {
 	switch {
 	case o.Mem != nil:
@@ -154,7 +154,7 @@ func checkProgram(p *record.Program, i driver.Info) error {
 }
 
 var (
-	// comments, strings and characters: what stands in one of them begins no other
+	// comments, strings and characters: none begins inside another
 	silent    = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*|"(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*'`)
 	macros    = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(define|undef)(\\\r?\n|[^\n])*`)
 	doubles   = regexp.MustCompile(`\bdouble(2|3|4|8|16)?\b`)
@@ -162,15 +162,14 @@ var (
 	guards    = regexp.MustCompile(`(?m)^[ \t]*#[ \t]*(if|elif)[^\n]*(cl_khr_fp64|__opencl_c_fp64)`)
 )
 
-// needsFP64 reports whether OpenCL C uses double precision without asking first
-// whether the device has it. Of what depends on conditions of the preprocessor, and
-// of its macros, the compiler knows whether it counts.
+// needsFP64 reports whether OpenCL C uses double precision without asking first whether the device has it. Only the
+// compiler knows whether text that depends on the preprocessor's conditions and macros counts.
 func needsFP64(source string) bool {
 	source = macros.ReplaceAllString(silent.ReplaceAllString(source, " "), "")
 	return doubles.MatchString(unconditional(source)) && !guards.MatchString(source)
 }
 
-// unconditional is the source without what lies between #if and #endif.
+// unconditional returns the source without the parts between #if and #endif.
 func unconditional(source string) string {
 	var b strings.Builder
 	depth := 0
@@ -204,9 +203,8 @@ func CheckTotal(objects []*record.Object, i driver.Info) error {
 
 var ptxTarget = regexp.MustCompile(`(?m)^\s*\.target\s+sm_(\d+)`)
 
-// unloadable says what a binary form of CUDA is made for when a device of the
-// architecture does not load it; empty when it does, or when that is not known. PTX
-// loads on its target and on later ones, a cubin within its generation.
+// unloadable names the architecture of a binary form of CUDA that a device of another one does not load; empty when it
+// does, or when that is not known. PTX loads on its target and on later ones, a cubin within its generation.
 func unloadable(image []byte, arch string) string {
 	device := number(strings.TrimPrefix(arch, "sm_"))
 	if device == 0 {
@@ -226,7 +224,7 @@ func unloadable(image []byte, arch string) string {
 	return ""
 }
 
-// cubinArch is the architecture in the header of an ELF file for CUDA, 0 when it is
+// cubinArch returns the architecture in the header of an ELF file for CUDA, 0 when it is
 // something else.
 func cubinArch(image []byte) int {
 	const machine, flags, header, cuda = 18, 48, 64, 190
@@ -243,7 +241,7 @@ func cubinArch(image []byte) int {
 	return 0
 }
 
-// number is the leading decimal number of a text, 0 if there is none.
+// number returns the leading decimal number of a text, 0 if there is none.
 func number(s string) int {
 	end := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Table lists the objects of one device. It has no lock of its own: its device serialises the calls, and those
-// of what stops the device.
+// Table lists the objects of one device. It has no lock of its own: its device serialises the calls, and the operations
+// that stop it.
 type Table struct {
 	info atomic.Pointer[driver.Info] // of the device, for messages
 
-	// Changes grows with whatever may make a kernel unfit for launches: the release of any object, also by
-	// Close, and all that stops the device. While it is what it was when a kernel was found fit, the kernel
-	// still is. It is never 0.
+	// Changes grows with whatever may make a kernel unfit for launches: the release of any object, also by Close, and
+	// all that stops the device. While it has the value at which a kernel was found fit, the kernel still is. It is
+	// never 0.
 	Changes atomic.Uint64
 
 	Origin uint64         // of records, see record.Record
@@ -29,9 +29,8 @@ type Table struct {
 	spare  int // restored objects without a name that were not handed out yet
 }
 
-// Key is what a named object is found by, and what objects without a name are
-// counted by. Kernels are named and counted within a program, ranges of a buffer are
-// counted within it.
+// Key is the key of a named object, and objects without a name are counted by it. Kernels are named and counted within
+// a program, ranges of a buffer are counted within it.
 type Key struct {
 	Kind   string
 	Parent uint64
@@ -50,7 +49,7 @@ func (t *Table) Init() {
 // Info describes the device as Show did last.
 func (t *Table) Info() driver.Info { return *t.info.Load() }
 
-// Show sets what Info returns.
+// Show sets the result of Info.
 func (t *Table) Show(i driver.Info) { t.info.Store(&i) }
 
 // Clear forgets all objects.
@@ -95,15 +94,15 @@ func (t *Table) ByID(id uint64) *Entry {
 	return nil
 }
 
-// place is where an ID stands in the list.
+// place returns where an ID stands in the list.
 func (t *Table) place(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(t.List, id, func(e *Entry, id uint64) int {
 		return cmp.Compare(e.Record.ID, id)
 	})
 }
 
-// Forget takes an object that the program has released, and what it is made from,
-// out of the table when nothing is made from it any more. free frees the driver's object.
+// Forget takes an object that the program has released, and its parents, out of the table when nothing is made from it
+// any more. free frees the driver's object.
 func (t *Table) Forget(e *Entry, free func(*Entry) error) error {
 	if e.Children > 0 || !e.Released.Load() && !e.Kept {
 		return nil
@@ -137,7 +136,7 @@ func (t *Table) Forget(e *Entry, free func(*Entry) error) error {
 	return errors.Join(errs...)
 }
 
-// Unlist takes an object out of what the program can ask for.
+// Unlist removes an object from those that the program can ask for.
 func (t *Table) Unlist(e *Entry) {
 	e.End()
 	if e.Record.Name == "" && !e.Claimed {

@@ -18,7 +18,7 @@ func IsStateless(p *record.Program) bool {
 	return slices.Contains(strings.Fields(p.Options), Stateless)
 }
 
-// CompilerOptions are a program's options without ours.
+// CompilerOptions returns a program's options without ours.
 func CompilerOptions(p *record.Program) string {
 	if !IsStateless(p) {
 		return p.Options

@@ -43,8 +43,7 @@ func (r *Record) check(version uint32) error {
 	return nil
 }
 
-// check looks at one object. What it is made from comes before it; arguments
-// may be of any age.
+// check looks at one object. Its parent comes before it; arguments may be of any age.
 func (o *Object) check(seen, all map[uint64]*Object) error {
 	switch {
 	case o.Mem != nil && o.Mem.Kind == driver.MemGlobal:
@@ -136,7 +135,7 @@ var channelBytes = map[uint32]int64{
 	0x10DD: 2, 0x10DE: 4, // HALF_FLOAT, FLOAT
 }
 
-// PixelBytes is the size of one pixel.
+// PixelBytes returns the size of one pixel.
 func PixelBytes(i driver.ImageDesc) (int64, error) {
 	c, b := channels[i.Order], channelBytes[i.Type]
 	if c == 0 || b == 0 {
@@ -145,7 +144,7 @@ func PixelBytes(i driver.ImageDesc) (int64, error) {
 	return c * b, nil
 }
 
-// ViewPixel is the size of a pixel of an image on a buffer, which has a kind and so many
+// ViewPixel returns the size of a pixel of an image on a buffer, which has a kind and so many
 // bytes. The image begins where the buffer does.
 func ViewPixel(m *Mem, kind driver.MemKind, bytes int64) (int64, error) {
 	i := m.Image
@@ -163,7 +162,7 @@ func ViewPixel(m *Mem, kind driver.MemKind, bytes int64) (int64, error) {
 // maxExtent keeps the product of three extents and a pixel within an int64.
 const maxExtent = 1 << 18
 
-// ImageBytes is the size of an image's packed contents.
+// ImageBytes returns the size of an image's packed contents.
 func ImageBytes(i driver.ImageDesc) (int64, error) {
 	used := i.Dims
 	if i.Array {

@@ -119,7 +119,7 @@ func (o *Object) fields(f *codec.Fields, version uint32) {
 	}
 }
 
-// tag is the number of the object's kind, setKind its reverse.
+// tag returns the number of the object's kind, setKind its reverse.
 func (o *Object) tag() uint64 {
 	switch {
 	case o.Mem != nil:

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// documented is the record that docs/FORMAT.md shows.
+// documented returns the record that docs/FORMAT.md shows.
 func documented() *Record {
 	return &Record{
 		Device: driver.Info{Kind: "cuda", Name: "H200", Type: "gpu", Arch: "sm_90", GlobalBytes: 1 << 20, FP64: true},
@@ -43,7 +43,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// documentedBytes are those of an example in docs/FORMAT.md.
+// documentedBytes returns the documented bytes of an example in docs/FORMAT.md.
 func documentedBytes(t *testing.T, which string) []byte {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/FORMAT.md")

@@ -1,8 +1,8 @@
-// Package record is the plain-data form of a device's objects: what a capture
-// writes besides the contents of memory, and what a restore rebuilds from.
+// Package record is the plain-data form of a device's objects: a capture writes it next to the contents of memory, and
+// a restore rebuilds the objects from it.
 //
-// A Record lists objects in the order of their creation. What an object is made
-// from stands before it; a kernel's arguments may stand behind it. Byte layout: docs/FORMAT.md, section "GPU objects".
+// A Record lists objects in the order of their creation. The parent of an object stands before it; a kernel's arguments
+// may stand after it. Byte layout: docs/FORMAT.md, section "GPU objects".
 package record
 
 import (
@@ -45,7 +45,7 @@ type Object struct {
 // Mem is a memory object. Its Parent is an ID.
 type Mem = driver.Mem
 
-// Program is what a program was built from.
+// Program has the sources of a program.
 type Program struct {
 	OpenCL, CUDA, Options string
 	PTX, IL               []byte
@@ -72,7 +72,7 @@ type Queue struct {
 	Priority, Window      int
 }
 
-// Parent is the ID of what the object is made from, 0 for nothing.
+// Parent returns the ID of the object's parent, 0 for none.
 func (o *Object) Parent() uint64 {
 	switch {
 	case o.Kernel != nil:
@@ -83,7 +83,7 @@ func (o *Object) Parent() uint64 {
 	return 0
 }
 
-// Kind is the object's kind in words, for messages.
+// Kind returns the object's kind in words, for messages.
 func (o *Object) Kind() string {
 	switch {
 	case o.Mem != nil:
@@ -98,7 +98,7 @@ func (o *Object) Kind() string {
 	return "queue"
 }
 
-// MemKindName is the word for a kind of memory object.
+// MemKindName returns the word for a kind of memory object.
 func MemKindName(k driver.MemKind) string {
 	switch k {
 	case driver.MemBuffer:
@@ -117,7 +117,7 @@ func MemKindName(k driver.MemKind) string {
 	return "host buffer"
 }
 
-// Contents are the objects whose bytes are saved, in order.
+// Contents returns the objects whose bytes are saved, in order.
 func (r *Record) Contents() []*Object {
 	var list []*Object
 	for i := range r.Objects {

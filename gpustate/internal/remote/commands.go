@@ -150,7 +150,7 @@ func (d *Device) WaitEvent(e driver.Event) error {
 	return p.err
 }
 
-// EventDone tells what the server has told so far.
+// EventDone returns the server's reports so far.
 func (d *Device) EventDone(e driver.Event) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,7 +169,7 @@ func (d *Device) EventDone(e driver.Event) (bool, error) {
 	}
 }
 
-// EventTimes are the server's.
+// EventTimes returns the server's.
 func (d *Device) EventTimes(e driver.Event) (driver.Times, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,7 +197,7 @@ func (d *Device) ReleaseEvent(e driver.Event) {
 	}
 }
 
-// mappedBytes are n bytes of an object that the program has mapped, from off on: the
+// mappedBytes returns n bytes of an object that the program has mapped, from off on: the
 // server has others. nil when it is not mapped.
 func (d *Device) mappedBytes(h driver.Handle, off int64, n int) []byte {
 	d.mu.Lock()

@@ -22,10 +22,10 @@ type Device struct {
 	addr string
 	link
 
-	taking sync.Mutex // held by who takes messages out of the ring
+	taking sync.Mutex // held while messages are taken out of the ring
 	frames wire.Frames
 	over   bool      // there are no more messages
-	done   wire.Done // of who takes messages in
+	done   wire.Done // of the goroutine that takes messages in
 
 	silence time.Duration // that the server may keep
 
@@ -51,7 +51,7 @@ type Device struct {
 	into      [wire.Slots]slot
 	moving    driver.Mover
 	closed    bool
-	why       error // what the server said before it hung up
+	why       error // the server's last message before it hung up
 
 	dead    chan struct{} // closed when the connection is over
 	deadErr error         // why; set before
@@ -62,7 +62,7 @@ type Device struct {
 type link struct {
 	conn  net.Conn
 	in    *bufio.Reader        // of the receiver alone; not used with a ring
-	input *wire.ActivityReader // hears what comes
+	input *wire.ActivityReader // gets the messages
 	out   *wire.Sender
 	ring  *wire.Ring // conn where it is one
 	arena []byte     // that is shared; nil: data goes through the connection
@@ -98,7 +98,7 @@ type pending struct {
 	order     *order // nil of most
 }
 
-// slot is what a slot is used for.
+// slot is the use of a slot.
 type slot struct {
 	busy bool
 	into piece // destination of a read; without bytes for a write
@@ -201,7 +201,7 @@ func (d *Device) release(id uint64) error {
 // goodbye is how long a server that reads nothing may keep a client from going.
 const goodbye = 5 * time.Second
 
-// Close ends the connection; the server releases what is left.
+// Close ends the connection; the server releases the rest.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	was := d.closed
@@ -230,7 +230,7 @@ func (d *Device) FreeBytes() (free int64, ok bool) {
 	return free, err == nil
 }
 
-// ask asks for what the fields of the reply hold.
+// ask asks for the fields of the reply.
 func (d *Device) ask(what int, object uint64, index int, answer func(*wire.Fields)) error {
 	id := d.id()
 	return d.request(id, &wire.Ask{Req: id, What: what, Object: object, Index: index}, answer)

@@ -21,7 +21,7 @@ type Options struct {
 	Addr  string
 	Key   wire.Key
 	Label string // shown to people beside the program's name
-	// Program and PID are what people are shown; empty and 0: this process.
+	// Program and PID are for people; empty and 0: this process.
 	Program string
 	PID     int
 	// Silence is how long the server may say nothing before it is given up; 0 is

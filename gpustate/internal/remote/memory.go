@@ -17,9 +17,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// memory is what this process and the server have mapped both, in addition to the slots:
-// host buffers and pinned memory. Transfers to and from it are not copied on the
-// way. It is passed through a connection of its own.
+// memory is memory that this process and the server have both mapped, in addition to the slots: host buffers and pinned
+// memory. Transfers to and from it are not copied on the way. It is passed through a connection of its own.
 type memory struct {
 	key   wire.Key
 	token []byte // tells the server whose memory it is

@@ -104,7 +104,7 @@ func (d *Device) Build(p driver.ProgramDesc) (driver.Handle, error) {
 	return object(id), nil
 }
 
-// FallbackReason is what the server reported when the program was built.
+// FallbackReason returns the server's report from the build of the program.
 func (d *Device) FallbackReason(h driver.Handle) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,13 +136,13 @@ func (d *Device) CreateKernel(p driver.Handle, name string) (driver.Handle, erro
 // ReleaseKernel releases a kernel.
 func (d *Device) ReleaseKernel(h driver.Handle) error { return d.release(h.(*kernel).id) }
 
-// Args is what the server reported when the kernel was made.
+// Args returns the server's report from the making of the kernel.
 func (d *Device) Args(h driver.Handle) (int, bool) {
 	k := h.(*kernel)
 	return k.args, k.exact
 }
 
-// SetArg sends an argument. What the API says to it fails the next launch.
+// SetArg sends an argument. An error of the API fails the next launch.
 func (d *Device) SetArg(h driver.Handle, i int, a driver.Arg) error {
 	if i < 0 || i >= wire.MaxArgs {
 		return fmt.Errorf("argument %d exceeds the limit of %d: %w", i, wire.MaxArgs-1, driver.ErrUnsupported)

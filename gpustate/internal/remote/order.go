@@ -21,11 +21,11 @@ type kind uint8
 const (
 	plain kind = iota
 	read
-	marker  // without a list of what it waits for it comes after all before it
+	marker  // without a list of events it comes after all before it
 	barrier // a marker that all behind it come after
 )
 
-// order is what a read has, and a command that comes after one that is not complete.
+// order belongs to a read, and to a command that comes after one that is not complete.
 type order struct {
 	ev       driver.Event
 	q        *queue
@@ -62,7 +62,7 @@ func (d *Device) enter(q *queue, k kind, pieces int, wait []driver.Event, fills 
 	return e
 }
 
-// place finds what a command comes after; mu is held.
+// place finds the commands before a command; mu is held.
 func (d *Device) place(q *queue, k kind, e driver.Event, p *pending, wait []driver.Event, fills filling) {
 	var first []*pending
 	add := func(o *pending) {
@@ -98,7 +98,7 @@ func (d *Device) place(q *queue, k kind, e driver.Event, p *pending, wait []driv
 		d.reads = append(d.reads, p)
 	}
 	q.orders = slices.DeleteFunc(q.orders, func(o *pending) bool { return q.ordered || o.finished.Load() })
-	q.orders = append(q.orders, p) // what is taken out is complete, or before it
+	q.orders = append(q.orders, p) // removed ones are complete, or before it
 	if k == barrier {
 		q.barrier = p
 	}
@@ -158,7 +158,7 @@ func (d *Device) awaitAll(list []*pending) error {
 	return nil
 }
 
-// unfinished are the commands of a queue that are complete after reads, and the reads.
+// unfinished returns the commands of a queue that are complete after reads, and the reads.
 func (d *Device) unfinished(q *queue) []*pending {
 	if d.orders.Load() == 0 {
 		return nil
@@ -217,8 +217,7 @@ func (d *Device) removeUnawaited(ev driver.Event) {
 	d.unawaitedNow.Store(int32(len(d.unawaited)))
 }
 
-// after adds to what a command of q waits for the writes that it must not
-// overtake.
+// after adds the writes that a command of q must not overtake to its wait list.
 func (d *Device) after(q *queue, wait []driver.Event) ([]driver.Event, error) {
 	if d.unawaitedNow.Load() > 0 {
 		d.mu.Lock()

@@ -17,7 +17,7 @@ type piece struct {
 	at, in driver.Layout // in the object, and in host
 }
 
-// bytes is how many bytes the piece moves.
+// bytes returns how many bytes the piece moves.
 func (p *piece) bytes() int64 {
 	if p.form == wire.FormRect {
 		return p.size.Bytes()
@@ -43,7 +43,7 @@ func (p *piece) unpack(slot []byte) {
 	copy(p.host, slot)
 }
 
-// packed are the bytes of the host in one piece: the program's own where they are.
+// packed returns the bytes of the host in one piece: the program's own where they are.
 func (p *piece) packed() []byte {
 	if p.form != wire.FormRect {
 		return p.host
@@ -119,7 +119,7 @@ func divide(extents [3]int, element, limit int, add func(at, size [3]int)) {
 	}
 }
 
-// pieceBytes is how large the pieces of a transfer are: small enough that the
+// pieceBytes returns how large the pieces of a transfer are: small enough that the
 // two processes work at the same time, large enough that telling each other costs
 // little.
 func pieceBytes(n int) int {

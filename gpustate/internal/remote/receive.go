@@ -15,8 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// receive reads what the server sends until the connection ends, and then lets
-// everything that waits fail.
+// receive reads the server's messages until the connection ends, and then fails everything that waits.
 func (d *Device) receive() {
 	var copiers sync.WaitGroup
 	if d.emptied != nil {
@@ -283,7 +282,7 @@ func (d *Device) complete(m *wire.Done) error {
 	case m.Err == nil && want > 0 && d.arena == nil:
 		return fmt.Errorf("%w: a read without bytes", wire.ErrProtocol)
 	case m.Err == nil && want > 0 && d.emptied != nil && !last:
-		d.emptied <- *m // who waits helps with it
+		d.emptied <- *m // waiting goroutines help with it
 		return nil
 	}
 	d.finish(m)
@@ -341,7 +340,7 @@ func (p *pending) step(m *wire.Done) bool {
 	return p.left == 0
 }
 
-// OnMove says who moves the program when the server asks for it.
+// OnMove sets the function that moves the program when the server asks for it.
 func (d *Device) OnMove(do driver.Mover) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

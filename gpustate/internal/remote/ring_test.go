@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// hostile is a server that knows the key, serves one client as far as to its
+// hostile returns a server that knows the key, serves one client as far as to its
 // device, and then does with the shared memory what it likes.
 func hostile(t *testing.T, key wire.Key, then func(c *net.UnixConn, shared []byte)) (addr string) {
 	t.Helper()

@@ -66,9 +66,8 @@ func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, bloc
 	return d.transfer(q, h, boxes(r, h.(*mem).pixel, dst), dst, false, blocking, wait)
 }
 
-// transfer sends the pieces, each when a slot is free. A write that blocks returns
-// when its bytes are on their way: what is issued later comes after it, on every
-// queue, and the next call that waits reports its failure.
+// transfer sends the pieces, each when a slot is free. A write that blocks returns when its bytes are on their way:
+// later commands come after it, on every queue, and the next call that waits reports its failure.
 func (d *Device) transfer(qh, h driver.Handle, list []piece, host []byte, write, blocking bool,
 	wait []driver.Event) (driver.Event, error) {
 	q := qh.(*queue)
@@ -159,7 +158,7 @@ func (d *Device) takeSlot(p piece, write bool) (int, error) {
 	select {
 	case <-d.slots:
 	default:
-		if err := d.out.Flush(); err != nil { // what frees one may not be sent yet
+		if err := d.out.Flush(); err != nil { // the message that frees one may not be sent yet
 			return 0, d.failing(err)
 		}
 		if d.ring != nil {

@@ -49,14 +49,14 @@ func SendBeats(out *Sender, stop <-chan struct{}, look func() (send, over bool))
 	}
 }
 
-// ActivityReader is a reader that counts what comes in.
+// ActivityReader is a reader that counts incoming bytes.
 type ActivityReader struct {
 	io.Reader
 	activity atomic.Uint64
 	waiting  atomic.Bool
 }
 
-// Read notes what comes.
+// Read notes incoming bytes.
 func (e *ActivityReader) Read(b []byte) (int, error) {
 	e.waiting.Store(true)
 	n, err := e.Reader.Read(b)

@@ -15,8 +15,7 @@ type Arg struct {
 	Value  []byte
 }
 
-// SetArg sets an argument. It has no reply: what is wrong with it fails the next
-// launch of the kernel.
+// SetArg sets an argument. It has no reply: an error fails the next launch of the kernel.
 type SetArg struct {
 	Kernel uint64
 	Index  int
@@ -71,7 +70,7 @@ func (m *Launch) fields(f *Fields) {
 	events(f, &m.Wait)
 }
 
-// events passes what a command waits for.
+// events passes the wait list of a command.
 func events(f *Fields, list *[]driver.Event) {
 	codec.List(f, list, MaxWait, func(e *driver.Event) {
 		if f.Reading {
@@ -98,7 +97,7 @@ type Transfer struct {
 	Wait              []driver.Event
 }
 
-// Forms of what a transfer moves.
+// Forms of a transfer's memory.
 const (
 	FormLinear = 0
 	FormImage  = 1

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
-// ServerError is what went wrong with a server of devices: it cannot be reached,
-// refuses, or was lost. A lost one matches driver.ErrDeviceLost.
+// ServerError is a failure of a server of devices: it cannot be reached, refuses, or was lost. A lost one matches
+// driver.ErrDeviceLost.
 type ServerError struct {
 	Server string // its address
 	Op     string // "connect to", "open a device of", "lost"

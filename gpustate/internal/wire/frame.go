@@ -12,7 +12,7 @@ import (
 // ErrProtocol marks bytes that the other side cannot have meant.
 var ErrProtocol = codec.ErrMalformed
 
-// What messages are written with and read from.
+// The writer and the reader of messages.
 type (
 	// Fields writes or reads the fields of a message, in order.
 	Fields = codec.Fields
@@ -132,7 +132,7 @@ func readFrame(r *bufio.Reader, buf []byte, most int) (op Op, body, kept []byte,
 // Frames finds frames in bytes that come bit by bit. The zero value is ready.
 type Frames struct {
 	buf  []byte
-	from int // what is before was given out
+	from int // the part before was given out
 }
 
 // Fill takes bytes that read gives, which may be none. It makes the last frame of

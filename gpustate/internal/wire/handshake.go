@@ -15,7 +15,7 @@ const Version = 7
 var (
 	// ErrKey: the two sides have different keys.
 	ErrKey = handshake.ErrKey
-	// ErrNoServer: what answers is no server of devices.
+	// ErrNoServer: the other end is no server of devices.
 	ErrNoServer = errors.New("the process that answers is not holdfast gpud")
 	// ErrRefused: the server takes no more clients.
 	ErrRefused = handshake.ErrRefused
@@ -27,11 +27,11 @@ type VersionError = handshake.VersionError
 // Key is the secret that clients and servers share.
 type Key = handshake.Key
 
-// Keys are those of a server. Who knows Use can use its devices; who knows Move can
-// move programs, and so point them to other servers.
+// Keys are those of a server. The key Use allows its holder to use the devices. The key Move allows moving programs,
+// and so pointing them to other servers.
 type Keys struct{ Use, Move Key }
 
-// of is the key that a purpose takes.
+// of returns the key that a purpose takes.
 func (k Keys) of(p Purpose) Key {
 	if p == ForAdmin {
 		return k.Move
@@ -39,7 +39,7 @@ func (k Keys) of(p Purpose) Key {
 	return k.Use
 }
 
-// Purpose says what a connection is for.
+// Purpose is the purpose of a connection.
 type Purpose byte
 
 // The purposes.
@@ -65,7 +65,7 @@ func Greet(c net.Conn, k Key, p Purpose) error {
 	return err
 }
 
-// Admit is the server's side of the handshake. refuse decides on a client that
+// Admit returns the server's side of the handshake. refuse decides on a client that
 // has proven itself. It sets no deadline.
 func Admit(c net.Conn, keys Keys, refuse func(Purpose) bool) (Purpose, error) {
 	var p Purpose

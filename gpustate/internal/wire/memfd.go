@@ -17,7 +17,7 @@ const ArenaBytes = Slots * SlotBytes
 // MaxRegions bounds the pieces of memory that one client shares.
 const MaxRegions = 4096
 
-// grantBytes is what carries a file descriptor: a number and a size.
+// grantBytes is the length of a message with a file descriptor: a number and a size.
 const grantBytes = 16
 
 // Grant passes memory of package shm to the server under a number.
@@ -30,7 +30,7 @@ func Grant(c *net.UnixConn, f *os.File, number uint64, bytes int) error {
 	return nil
 }
 
-// Accept is the server's side of Grant; it maps the memory. Of a file that
+// Accept returns the server's side of Grant; it maps the memory. Of a file that
 // another process can shrink it takes nothing.
 func Accept(c *net.UnixConn) (number uint64, b []byte, err error) {
 	msg, oob := make([]byte, grantBytes), make([]byte, unix.CmsgSpace(4*8))

@@ -28,7 +28,7 @@ type Open struct {
 	Program string
 	Host    string
 	PID     int
-	Label   string // the job and rank, or what the user likes
+	Label   string // the job and rank, or a text of the user
 }
 
 func (m *Open) fields(f *Fields) {
@@ -177,7 +177,7 @@ type Bye struct{ Why string }
 
 func (m *Bye) fields(f *Fields) { f.Str(&m.Why) }
 
-// info passes what describes a device.
+// info passes the description of a device.
 func info(f *Fields, i *driver.Info) {
 	record.PassNames(f, i)
 	f.Str(&i.IL)

@@ -2,11 +2,11 @@ package wire
 
 import "reflect"
 
-// Op says what a frame holds. The numbers are part of the protocol; they are below 64 from
-// a client, and from 64 on from a server. Those that others need have names.
+// Op is the kind of a frame. The numbers are part of the protocol; they are below 64 from a client, and from 64 on from
+// a server. Those that others need have names.
 type Op byte
 
-// What a client sends.
+// The messages of a client.
 const (
 	OpOpen     Op = 1
 	OpBuild    Op = 4
@@ -21,7 +21,7 @@ const (
 	OpFill     Op = 25
 )
 
-// What a server sends.
+// The messages of a server.
 const (
 	OpReply Op = 65
 	OpDone  Op = 66
@@ -32,12 +32,12 @@ const (
 // Message is the body of a frame.
 type Message interface {
 	op() Op
-	// fields passes the fields, to be written or read. What is read lies in the memory
-	// of the body only for messages that say so, and lists keep their memory.
+	// fields passes the fields, to be written or read. A result lies in the memory of the body only for messages that
+	// say so, and lists keep their memory.
 	fields(*Fields)
 }
 
-// Numbers that bound what a peer can make the other side hold.
+// Bounds of the memory that a peer can make the other side hold.
 const (
 	SlotBytes = 1 << 20 // one piece of a transfer
 	Slots     = 16      // pieces in flight for one client
@@ -45,7 +45,7 @@ const (
 	MaxArgs   = 1024    // arguments of a kernel
 )
 
-// OpOf is the operation of a message's frame.
+// OpOf returns the operation of a message's frame.
 func OpOf(m Message) Op { return m.op() }
 
 // New gives an empty message for an operation, nil for an unknown one.

@@ -121,7 +121,7 @@ func (r *Ring) Read(b []byte) (int, error) {
 	}
 }
 
-// meanwhile is what Read does while it stays awake.
+// meanwhile does Read's work while it stays awake.
 func (r *Ring) meanwhile() bool {
 	if r.OnWait != nil {
 		r.OnWait(false)
@@ -151,7 +151,7 @@ func (r *Ring) Poll(b []byte) (int, error) {
 	return n, ringError(err)
 }
 
-// ringError is the error of a ring as one of this package.
+// ringError returns the error of a ring as one of this package.
 func ringError(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrProtocol, err)
@@ -284,7 +284,7 @@ func (r *Ring) Waited(most, d time.Duration) { r.awake.Slept(most, d) }
 // over is true.
 func (r *Ring) Spin(most time.Duration, over func() bool) bool {
 	if r.OnWait == nil && r.awake.Stays() {
-		runtime.Gosched() // to what became ready by what was read
+		runtime.Gosched() // to commands that became ready by it
 	}
 	return r.awake.Wait(most, func() bool { return r.there() || over != nil && over() }, nil)
 }

@@ -10,8 +10,8 @@ import (
 // maxOut bounds the frames that wait to be sent: a call that adds to them waits too.
 const maxOut = 256 << 10
 
-// Sender sends frames in order. Goroutines that send at the same time share
-// system calls: one of them writes what the others have added.
+// Sender sends frames in order. Goroutines that send at the same time share system calls: one of them writes the
+// messages that the others have added.
 type Sender struct {
 	conn     net.Conn
 	ring     *Ring         // conn, if it is one
@@ -36,7 +36,7 @@ func NewSender(c net.Conn, patience time.Duration) *Sender {
 	return s
 }
 
-// Run sends what Post adds until stop is closed.
+// Run sends the messages of Post until stop is closed.
 func (s *Sender) Run(stop <-chan struct{}) {
 	for {
 		select {
@@ -90,7 +90,7 @@ func (s *Sender) Now(m Message) error {
 	return s.drain()
 }
 
-// Flush sends what waits, or leaves it to the current sender.
+// Flush sends waiting messages, or leaves them to the current sender.
 func (s *Sender) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *Sender) Flush() error {
 	return s.drain()
 }
 
-// Finish sends what waits and returns when all has been sent.
+// Finish sends waiting messages and returns when all have been sent.
 func (s *Sender) Finish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Sender) drain() error {
 	return s.err
 }
 
-// write sends what waits and data behind it, with mu let go meanwhile.
+// write sends waiting messages and data after them, without mu meanwhile.
 func (s *Sender) write(data []byte) {
 	b := s.out
 	s.out, s.sending = s.spare[:0], true

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
-// Bytes is a message of a client.
+// Bytes returns a message of a client.
 func Bytes(m *wire.Message) []byte {
 	le := binary.LittleEndian
 	b := begin(m.Type)

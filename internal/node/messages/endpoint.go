@@ -33,7 +33,7 @@ type Client interface {
 	Failed(err error)
 }
 
-// New is the message layer of a rank whose program counts its messages in a page.
+// New returns the message layer of a rank whose program counts its messages in a page.
 func New(p *Page, rank int, c Client, exchange program.Exchange) endpoint.Endpoint {
 	return &layer{Page: p, client: c, exchange: exchange, rank: rank}
 }
@@ -211,7 +211,7 @@ func (e *layer) stop(ctx context.Context, failed error) ([][]byte, error) {
 	if err := e.level(ctx, failed); err != nil {
 		return nil, err
 	}
-	if e.Concurrent() { // what its threads have sent is known only now
+	if e.Concurrent() { // the number of its threads' messages is known only now
 		failed = e.client.Cut()
 	}
 	all, err = e.exchange(ctx, e.sentTo())
@@ -281,8 +281,8 @@ func (e *layer) stays() string {
 }
 
 // look returns the report of a rank that stops its threads. The program counts the threads inside calls at a turn; a
-// thread that comes later enters a collective. No turn comes while a thread is on its way into a call: what was counted
-// before says nothing of it.
+// thread that comes later enters a collective. No turn comes while a thread is on its way into a call: earlier counts
+// do not include it.
 func (e *layer) look(ctx context.Context) (r round) {
 	inside := true
 	for end := time.Now().Add(5 * time.Millisecond); inside && time.Now().Before(end) && ctx.Err() == nil; {

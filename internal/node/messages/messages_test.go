@@ -21,7 +21,7 @@ import (
 // TestHeader compares the numbers with those that C has.
 func TestHeader(t *testing.T) { cheader.Check(t, "../../../lib/common/messages.h", "HFM_", ".", "") }
 
-// newPage is a page as the layer begins it.
+// newPage returns a page as the layer begins it.
 func newPage(size int) *Page {
 	words := make([]uint64, Bytes(size)/8+1) // aligned as a mapping is
 	return NewPage(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), size)

@@ -87,7 +87,7 @@ const (
 	ofWaits = 32
 )
 
-// Bytes is the size of the page of a rank in a world of size ranks.
+// Bytes returns the size of the page of a rank in a world of size ranks.
 func Bytes(size int) int { return CountsAt + 16*size + 4*MostComms*size }
 
 // Page is that of one rank. The program writes it at any time: nothing in it is trusted. All methods may be called by
@@ -97,7 +97,7 @@ type Page struct {
 	size int
 }
 
-// NewPage is the page in b, of Bytes(size) bytes.
+// NewPage returns the page in b, of Bytes(size) bytes.
 func NewPage(b []byte, size int) *Page { return &Page{b[:Bytes(size)], size} }
 
 func (p *Page) word(at int) *uint64    { return (*uint64)(unsafe.Pointer(&p.b[at])) }
@@ -135,7 +135,7 @@ func (p *Page) settled(at int, odd bool, read func(count uint64)) bool {
 	return false
 }
 
-// comm is the name of a communicator by its number, and the members that messages on it come from.
+// comm returns the name of a communicator by its number, and the members that messages on it come from.
 func (p *Page) comm(slot int) (name string, members []int) {
 	if slot < 0 || slot >= MostComms {
 		return "", nil
@@ -152,7 +152,7 @@ func (p *Page) comm(slot int) (name string, members []int) {
 	return p.name(at+24, CommBytes), members
 }
 
-// wait is one thing that a call waits for.
+// wait returns one thing that a call waits for.
 func (p *Page) wait(at int) endpoint.Wait {
 	w := endpoint.Wait{Source: p.i32(at), Tag: p.i32(at + 4), Send: p.u32(at+12)&WaitSend != 0,
 		Taken: p.u32(at+12)&WaitTaken != 0}

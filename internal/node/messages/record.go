@@ -25,7 +25,7 @@ func (r *reader) i32() int     { return int(int32(r.u32())) }
 func (r *reader) text() string { return string(r.Take(int(r.u32()))) }
 
 // decode makes a record for a checkpoint of one of the layer. Before are those of its receives that the checkpoint
-// before had pending, too. What no checkpoint can keep is an error that matches mpiwrap.ErrPending.
+// before had pending, too. An operation that no checkpoint can keep is an error that matches mpiwrap.ErrPending.
 func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.PendingReceive, err error) {
 	r := &reader{codec.Reader{B: b}}
 	magic, version, ofRank, ofSize := r.u32(), r.u32(), r.i32(), r.i32()
@@ -93,7 +93,7 @@ func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.P
 	return out, before, err
 }
 
-// encode is the reverse of decode.
+// encode reverses decode.
 func encode(rec *endpoint.Record) []byte {
 	le := binary.LittleEndian
 	text := func(b []byte, s string) []byte { return append(le.AppendUint32(b, uint32(len(s))), s...) }

@@ -18,7 +18,7 @@ type Watched struct {
 	behind *Page
 }
 
-// NewWatched is the page in b, of WatchedBytes(size) bytes.
+// NewWatched returns the page in b, of WatchedBytes(size) bytes.
 func NewWatched(b []byte, size int) *Watched {
 	at := Bytes(size)
 	return &Watched{NewPage(b, size), &Page{b[at : at+atMet+MostMet*MetBytes], size}}
@@ -69,7 +69,7 @@ func (w *Watched) Over() (finalized, elsewhere bool) {
 	return how == 1, how == 2
 }
 
-// Messages are those that the rank has sent and received.
+// Messages returns those that the rank has sent and received.
 func (w *Watched) Messages() (sent, received uint64) {
 	for r := range w.size {
 		sent += w.sent(r)

@@ -123,7 +123,7 @@ const (
 	CodeFailed = -7
 )
 
-// What MAIL asks of a client whose messages are counted.
+// The orders of MAIL to a client whose messages are counted.
 const (
 	MailCut  = 0 // all ranks have stopped
 	MailSave = 1 // make a record of the messages in flight
@@ -251,7 +251,7 @@ func (d *fields) take(n int) []byte {
 func (d *fields) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
 func (d *fields) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
 
-// picked are n numbers of arrays, or all.
+// picked returns n numbers of arrays, or all.
 func (d *fields) picked(n uint32) (ids []uint32, all bool) {
 	if n == All {
 		return nil, true
@@ -278,7 +278,7 @@ func ValidName(name string) bool {
 	return name != "" && len(name) <= NameBytes
 }
 
-// text is a length and the bytes, at most NameBytes.
+// text returns a length and the bytes, at most NameBytes.
 func (d *fields) text() string { return d.value(NameBytes) }
 
 func (d *fields) value(most uint32) string {
@@ -312,7 +312,7 @@ var elems = [...]struct {
 	7: {2, "uint16"}, 8: {4, "uint32"}, 9: {8, "uint64"}, 10: {4, "float32"}, 11: {8, "float64"}, 12: {8, "complex64"},
 	13: {16, "complex128"}}
 
-// ElemBytes is the size of an element of a type; 0 for one that is not known.
+// ElemBytes returns the size of an element of a type; 0 for one that is not known.
 func ElemBytes(t uint32) int {
 	if int(t) >= len(elems) {
 		return 0

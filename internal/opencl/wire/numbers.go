@@ -50,7 +50,7 @@ const (
 	Refused = 3 // the command has failed
 )
 
-// Operations of requests, and from OpNote on of what the server sends by itself.
+// Operations of requests, and from OpNote on of messages that the server sends by itself.
 const (
 	OpHello         = 1
 	OpDevices       = 2
@@ -124,7 +124,7 @@ const (
 	ArgNull    = 5
 )
 
-// What handles an argument takes.
+// The kinds of handles that an argument takes.
 const (
 	TakesUnknown    = 0 // or none
 	TakesBuffer     = 1
@@ -134,7 +134,7 @@ const (
 	TakesImageWrite = 5
 )
 
-// What is built.
+// The kinds of builds.
 const (
 	Program = 0 // one source
 	Object  = 1 // one source, compiled and not linked: nothing is kept

@@ -9,15 +9,15 @@ import (
 	"io"
 )
 
-// ErrProtocol marks what no library of ours sends.
+// ErrProtocol marks a message that no library of Holdfast sends.
 var ErrProtocol = errors.New("protocol error: invalid request from libholdfast-opencl")
 
-// Request is a message of the program. It keeps the first error of those who read it, such as
-// reading beyond its end: End returns that.
+// Request is a message of the program. It keeps the first error of its readers, such as reading beyond its end: End
+// returns that.
 type Request struct {
 	Op   uint32
 	Body []byte
-	at   int    // what of body was read
+	at   int    // the part of body that was read
 	Bulk uint64 // bytes that follow it
 	Last uint64 // of a connection: how far the ring was written; of the ring: the reply slot, 0 for none
 	bad  bool
@@ -63,7 +63,7 @@ func (m *Request) Fail(err error) {
 	}
 }
 
-// Check fails unless ok holds; what names what does not.
+// Check fails unless ok holds; what names the failed condition.
 func (m *Request) Check(ok bool, what string) {
 	if !ok {
 		m.Fail(m.failure(what))
@@ -85,7 +85,7 @@ func (m *Request) Take(n int) []byte {
 	return b
 }
 
-// Left is how much of the body was not read.
+// Left returns how much of the body was not read.
 func (m *Request) Left() int { return len(m.Body) - m.at }
 
 // U32 reads a number of 4 bytes.
@@ -94,7 +94,7 @@ func (m *Request) U32() uint32 { return binary.LittleEndian.Uint32(m.Take(4)) }
 // U64 reads a number of 8 bytes.
 func (m *Request) U64() uint64 { return binary.LittleEndian.Uint64(m.Take(8)) }
 
-// Size is a number of bytes or pixels, which fits an int.
+// Size returns a number of bytes or pixels, which fits an int.
 func (m *Request) Size() int {
 	v := m.U64()
 	if v > MaxNumber {
@@ -114,7 +114,7 @@ func (m *Request) Bytes() []byte {
 	return m.Take(int(n))
 }
 
-// Numbers is a list of events or devices, as long as the body has room for.
+// Numbers returns a list of events or devices, as long as the body has room for.
 func (m *Request) Numbers() []uint64 {
 	n := m.U32()
 	if uint64(n)*8 > uint64(m.Left()) {
@@ -144,7 +144,7 @@ func (m *Request) End() error {
 	return nil
 }
 
-// Header is that of a reply, or of what the server sends by itself.
+// Header returns the header of a reply, or of a message that the server sends by itself.
 func Header(body int, status uint32, bulk int, deliveries uint64) []byte {
 	h := make([]byte, HeaderBytes)
 	binary.LittleEndian.PutUint32(h, uint32(body))

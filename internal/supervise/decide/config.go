@@ -14,7 +14,7 @@ const (
 	ExitStopped = 75 // EX_TEMPFAIL: the program stopped after a final checkpoint
 )
 
-// Limits are what the user has a say in: flags of holdfast run, which document them.
+// Limits are set by the user: flags of holdfast run, which document them.
 type Limits struct {
 	MinNodes, MaxRestarts       int
 	MinRanks                    int // 0: the number of ranks never changes
@@ -24,13 +24,13 @@ type Limits struct {
 	Stall, WaitNodes, BeginAnew time.Duration
 }
 
-// Config is what is known before the first start.
+// Config has the facts known before the first start.
 type Config struct {
 	Limits
 	Nodes []string // of the allocation, or of mpirun; none: the nodes are not known
 	Here  []string // those on which this command runs
 	Width int      // nodes that the program is to have
-	Full  Full     // what the program has when nothing is missing
+	Full  Full     // the program's nodes when none is missing
 
 	Images      bool          // the program does not know of checkpoints, and images are taken of it
 	Recovers    bool          // the launcher ends with 0 although a rank has died
@@ -44,7 +44,7 @@ type Config struct {
 	Job       *slurm.Job    // nil without Slurm
 	Deadline  time.Time     // the time limit; zero = none
 	Grace     time.Duration // from TERM to the kill; 0 = not known
-	GraceTime time.Duration // what a job has that is preempted
+	GraceTime time.Duration // the time of a preempted job
 	Warning   slurm.Warning // by a signal, before the time limit
 
 	Began  time.Time // when this command did
@@ -65,16 +65,16 @@ func (f Full) On(nodes int) int {
 // Probes is how often a node is tried before it counts as dead.
 const Probes = 3
 
-// ProbeTime is how long each of them takes at most: a share of what the ranks bear with, 3 s by
-// default, but never less than TCP takes to try again.
+// ProbeTime returns how long each of them takes at most: a share of the ranks' patience, 3 s by default, but never less
+// than TCP takes to try again.
 func (c *Config) ProbeTime() time.Duration { return max(c.PeerTimeout/5, time.Second) }
 
-// Memory is what a run under Slurm leaves beside the checkpoints at global for the next one. All
-// of it is a hint: without it nothing is known.
+// Memory is the file that a run under Slurm leaves with the checkpoints at global for the next one. All of it is a
+// hint: without it nothing is known.
 type Memory struct {
 	Epoch      uint64    `json:"epoch"`             // that was measured
 	Seconds    float64   `json:"checkpoint_s"`      // it took, from the request until it was at global
-	Job        string    `json:"job,omitempty"`     // Slurm's number; what follows is about it
+	Job        string    `json:"job,omitempty"`     // Slurm's number; the fields below are about it
 	BegunAt    time.Time `json:"begun_at,omitzero"` // when it began from nothing; zero = it restored something
 	Safe       bool      `json:"safe,omitempty"`    // an epoch of it came to global, or was there before
 	Took       bool      `json:"took,omitempty"`    // a start took a checkpoint, at any level
@@ -86,7 +86,7 @@ type Memory struct {
 	Stale int `json:"stale,omitempty"`
 }
 
-// For is the memory as far as it concerns a job.
+// For returns the memory as far as it concerns a job.
 func (m Memory) For(job string) Memory {
 	if m.Job != job {
 		return Memory{Epoch: m.Epoch, Seconds: m.Seconds, Job: job}

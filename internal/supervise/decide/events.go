@@ -21,7 +21,7 @@ type (
 	}
 	// Announced says that the program starts on a node, in a step of Slurm's if that is known.
 	Announced struct{ Node, Step string }
-	// Vanished says that what had announced itself on a node has ended.
+	// Vanished: a process that had announced itself on a node has ended.
 	Vanished struct{ Node string }
 	// TaskFailed says that srun tells of a task that ended with an error.
 	TaskFailed struct{ Node, Text string }
@@ -30,14 +30,13 @@ type (
 	NoneLeft struct{ Is bool }
 	// Paused says that the ranks have given up their GPUs, and wait for them, or have them again.
 	Paused struct{ Is bool }
-	// Reported is what rank 0 says of the program.
+	// Reported is rank 0's report about the program.
 	Reported struct{ job.Report }
 	// Lost reports that rank 0 has hung up, or was silent for too long.
 	Lost struct{ Silent time.Duration }
 	// Peeked answers Peek: nodes that take no connection, and why.
 	Peeked struct{ Faults map[string]string }
-	// Asked answers RequestStop: whether rank 0 has been asked. If not, what it had still to
-	// report has come.
+	// Asked answers RequestStop: whether rank 0 has been asked. If not, its last reports have come.
 	Asked struct{ OK bool }
 	// Exited says that the launcher has ended and nothing of the start follows.
 	Exited struct{ Code int }
@@ -51,7 +50,7 @@ type (
 	Tick struct{}
 	// Signalled is a signal to this command.
 	Signalled struct{ Signal os.Signal }
-	// Examined answers Examine: what is wrong with nodes; those that are well are not in it.
+	// Examined answers Examine with the faults of nodes; healthy ones are not in it.
 	Examined struct{ Faults map[string]string }
 	// JobShown answers AskJob.
 	JobShown struct {
@@ -67,7 +66,7 @@ type (
 	}
 )
 
-// Action is what is to be done, in the order returned: one of the types below.
+// Action is one of the types below; actions are carried out in the order returned.
 type Action any
 
 // The actions.
@@ -82,12 +81,12 @@ type (
 		Ranks    int      // 0 = as it was given
 		Fresh    bool     // it is to restore nothing
 		Skip     []uint64 // epochs after which the program died twice
-		NodeLost bool     // what it restored last is not to blame for the end of the start before
+		NodeLost bool     // the epoch that it restored last is not to blame for the end of the start before
 		// Continues is set once the job has taken a checkpoint: HOLDFAST_FRESH and HOLDFAST_EPOCH were for the start
 		// that took it.
 		Continues bool
 	}
-	// End ends the launcher and what is left of its step, if that is known. Exited follows.
+	// End ends the launcher and the rest of its step, if that is known. Exited follows.
 	End struct{ Step string }
 	// EndStep ends the ranks of a launcher that has exited.
 	EndStep struct{ Step string }

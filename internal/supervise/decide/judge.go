@@ -19,7 +19,7 @@ type past struct {
 	failing      int               // of these, those since the newest death of a node
 	aftermath    bool              // a node died in one of these
 	withoutEpoch int               // in a row without a new epoch
-	aborted      string            // what the newest of them aborted with
+	aborted      string            // the text with which the newest of them aborted
 	alike        int               // how many in a row aborted with that
 	deaths       map[uint64]int    // crashes after restoring an epoch
 	at           map[string]uint64 // newest committed, by level
@@ -40,7 +40,7 @@ type death struct {
 	node    bool // a node died; the program is not to blame
 }
 
-// skipped are the epochs that are not restored any more.
+// skipped returns the epochs that are not restored any more.
 func (p *past) skipped() (list []uint64) {
 	for e, n := range p.deaths {
 		if n >= mostDeaths {
@@ -77,7 +77,7 @@ func (m *Machine) safe() {
 	}
 }
 
-// judge decides what follows a start.
+// judge decides the next step after a start.
 func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping
@@ -131,8 +131,8 @@ func (m *Machine) knows() bool {
 	return false
 }
 
-// allClosed judges a start whose ranks had all called Close when something went wrong. What the
-// program does after Close is not known here: results may be missing.
+// allClosed judges a start whose ranks had all called Close when something went wrong. The program's work after Close
+// is not known here: results may be missing.
 func (m *Machine) allClosed() {
 	t := m.try
 	switch {
@@ -240,7 +240,7 @@ func (m *Machine) tooOften() {
 // program's own: a full disk or a lost license may pass, and the last of them has waited for that.
 const maxAlike = 3
 
-// incurable is the error that the program gives itself up with at every start.
+// incurable returns the error that the program gives itself up with at every start.
 func (m *Machine) incurable() string {
 	p := &m.past
 	var why string
@@ -259,9 +259,8 @@ func (m *Machine) incurable() string {
 	return why
 }
 
-// openFailed decides what follows a start whose Open failed: where that was the fault of some
-// nodes, a disk that cannot be written to for one, and spare ones can take their place, they do.
-// The ranks themselves have reported the reason.
+// openFailed decides the next step after a start whose Open failed. If that was the fault of some nodes, such as a disk
+// that cannot be written to, spare nodes take their place. The ranks themselves have reported the reason.
 func (m *Machine) openFailed() {
 	t, left := m.try, 0
 	for _, n := range m.cfg.Nodes {
@@ -343,9 +342,9 @@ func levelsAt(rep job.Report, e uint64) string {
 	return strings.Join(at, ", ")
 }
 
-// unrestorable decides what follows a start that found checkpoints and could restore none. Data on the disk of a dead
-// node may come back with the node, so the run waits for it. A job that has had checkpoints starts over only within
-// --begin-anew, and never if any of them reached global or the job itself began from a checkpoint.
+// unrestorable decides the next step after a start that found checkpoints and could restore none. Data on the disk of a
+// dead node may come back with the node, so the run waits for it. A job that has had checkpoints starts over only
+// within --begin-anew, and never if any of them reached global or the job itself began from a checkpoint.
 func (m *Machine) unrestorable() {
 	why := m.try.last.Unrestorable
 	if !m.try.last.Missing {
@@ -374,7 +373,7 @@ func (m *Machine) mayBegin() bool { return m.neverSafe() && m.work() <= m.cfg.Be
 // neverSafe reports whether the job began from nothing, and nothing of it ever came to global.
 func (m *Machine) neverSafe() bool { return !m.mem.BegunAt.IsZero() && !m.mem.Safe }
 
-// work is how long the job had computed, at most, when it lost what it now misses.
+// work returns how long the job had computed, at most, when it lost the missing epochs.
 func (m *Machine) work() time.Duration {
 	if m.past.death.at.After(m.mem.BegunAt) {
 		return m.past.death.at.Sub(m.mem.BegunAt)
@@ -382,7 +381,7 @@ func (m *Machine) work() time.Duration {
 	return m.now.Sub(m.mem.BegunAt)
 }
 
-// unusedHome reports whether a node that may have what is missing lives, and was not in the start.
+// unusedHome reports whether a node that may have the missing data lives, and was not in the start.
 func (m *Machine) unusedHome() bool {
 	return slices.ContainsFunc(m.nodes.homes, func(n string) bool {
 		return m.nodes.dead[n] == "" && !slices.Contains(m.try.nodes, n)
@@ -392,7 +391,7 @@ func (m *Machine) unusedHome() bool {
 // awaitEvery is how often dead nodes are looked at while they are waited for.
 const awaitEvery = 3 * time.Second
 
-// await waits until a node that may have what is missing is there for the next start.
+// await waits until a node that may have the missing data is there for the next start.
 func (m *Machine) await(wait time.Duration, why string) {
 	m.say("waiting up to %v for %s to come back: %s", wait.Round(time.Second),
 		slurm.FoldNodes(slices.Sorted(maps.Keys(m.nodes.dead))), why)
@@ -432,7 +431,7 @@ func (m *Machine) returned(back bool) {
 	}
 }
 
-// dataLost decides what follows when the missing data is nowhere.
+// dataLost decides the next step when the missing data is nowhere.
 func (m *Machine) dataLost() {
 	why := m.try.last.Unrestorable
 	if m.mayBegin() {

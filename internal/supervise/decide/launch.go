@@ -21,7 +21,7 @@ type launching struct {
 	looks      int // at its nodes
 }
 
-// startTimeout is how long a restart may take to come to Open. Launchers and MPI_Init hang now
+// startTimeout returns how long a restart may take to come to Open. Launchers and MPI_Init hang now
 // and then while a job loses nodes, so it is short at first, and longer after each start that was
 // not given enough.
 func (m *Machine) startTimeout() time.Duration {
@@ -75,7 +75,7 @@ func (m *Machine) starting() string {
 	return ""
 }
 
-// lookAfter is when the nodes of a start that has not come to Open are first looked at; then
+// lookAfter returns when the nodes of a start that has not come to Open are first looked at; then
 // after twice the time, and so on.
 func (m *Machine) lookAfter() time.Duration {
 	after := 10 * time.Second
@@ -94,7 +94,7 @@ func (m *Machine) lookAfter() time.Duration {
 type peek struct {
 	at     time.Time         // when the newest began
 	busy   bool              // it goes on
-	faults map[string]string // what it found
+	faults map[string]string // its finding
 	found  bool              // a node that is away
 }
 

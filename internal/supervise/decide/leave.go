@@ -45,7 +45,7 @@ func (m *Machine) leave(code int) {
 	})
 }
 
-// requeue puts the job back into the queue unless it is settled otherwise, and says what it did.
+// requeue puts the job back into the queue unless it is settled otherwise, and returns its action.
 func (m *Machine) requeue(code int, pause sleep.Backoff, end time.Time) {
 	exit := func() { m.exit(code) }
 	failed := func(err error) {
@@ -137,8 +137,8 @@ func (m *Machine) ours(pause sleep.Backoff, yes, no func()) {
 var overStates = []string{"PENDING", "COMPLETING", "COMPLETED", "CANCELLED", "PREEMPTED", "REQUEUE", "TIMEOUT",
 	"FAILED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "OUT_OF_ME"}
 
-// salvageTime bounds bringing checkpoints from the nodes to global where the job has no time
-// limit; salvageLeast is what there must be.
+// salvageTime bounds the copy of checkpoints from the nodes to global if the job has no time limit; salvageLeast is the
+// least time for it.
 const (
 	salvageTime  = 10 * time.Minute
 	salvageLeast = 10 * time.Second

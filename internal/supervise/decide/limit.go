@@ -69,7 +69,7 @@ func (m *Machine) beginLimit() {
 		"limit is enough", cmp.Or(l.lead, w.Lead))
 }
 
-// measure keeps what the newest checkpoint at global took, and compares.
+// measure keeps the time of the newest checkpoint at global, and compares.
 func (m *Machine) measure(newest *job.EpochStatus) {
 	if newest == nil || !m.cfg.Global || m.cfg.Job == nil || newest.Epoch == m.limit.measured {
 		return
@@ -156,7 +156,7 @@ func (m *Machine) stale() bool {
 	if over {
 		m.say("not requeued: in %d consecutive runs the program restarted too often and took no checkpoint; see its "+
 			"messages", m.mem.Stale)
-		m.mem.Stale = 0 // a person who submits it again has mended something
+		m.mem.Stale = 0 // a person submits it again after mending something
 	}
 	m.remember()
 	return over

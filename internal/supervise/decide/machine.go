@@ -19,7 +19,7 @@ const (
 	ending                // it is being ended
 	judging               // it has ended, and its nodes are being examined
 	pausing               // before the next start
-	awaiting              // nodes that may have what is missing
+	awaiting              // nodes that may have the missing data
 	over
 )
 
@@ -30,8 +30,8 @@ type Machine struct {
 	out   []Action
 	phase phase
 
-	shown     []func(slurm.JobInfo, error) // what follows the answers to AskJob
-	then      func(Event)                  // what follows that to Requeue or Salvage
+	shown     []func(slurm.JobInfo, error) // the next step after the answers to AskJob
+	then      func(Event)                  // the next step after the answer to Requeue or Salvage
 	due       time.Time                    // of the timer; zero = none
 	timed     func()                       // what follows it
 	postponed []os.Signal                  // signals that came between two starts: for the next one
@@ -52,7 +52,7 @@ func New(cfg Config) *Machine {
 		past: past{deaths: map[uint64]int{}, at: map[string]uint64{}}}
 }
 
-// Step takes an event and returns what is to be done about it, in order.
+// Step takes an event and returns the actions, in order.
 func (m *Machine) Step(now time.Time, ev Event) []Action {
 	m.now, m.out = now, nil
 	if m.phase == over {
@@ -203,8 +203,8 @@ func (m *Machine) replay(take func(os.Signal)) {
 	}
 }
 
-// end ends what is left of the start: the step, then its launcher. Ranks that live have left by
-// themselves by now, as a rule.
+// end ends the rest of the start: the step, then its launcher. Ranks that live have left by themselves by now, as a
+// rule.
 func (m *Machine) end() {
 	m.phase, m.try.killed = ending, true
 	m.do(End{m.step()})
@@ -221,7 +221,7 @@ func (m *Machine) exited(code int) {
 	m.judge()
 }
 
-// step is the Slurm step of the start, "" if it is not known.
+// step returns the Slurm step of the start, "" if it is not known.
 func (m *Machine) step() string {
 	step := cmp.Or(m.try.last.Step, m.try.launching.step)
 	if m.cfg.Job == nil || step == "" {

@@ -13,10 +13,10 @@ type nodes struct {
 	used      []string          // by the newest start
 	homes     []string          // of the newest start that computed: their disks hold its checkpoints
 	ranks     int               // of the newest start, if --min-ranks lets them change
-	lacks     bool              // the newest start missed what is on the disks of others
+	lacks     bool              // the newest start missed data on the disks of others
 	dead      map[string]string // node -> why it is not used
 	unfit     map[string]string // node -> why Open failed on it
-	examining purpose           // what they are being examined for
+	examining purpose           // the purpose of their examination
 	until     time.Time         // they are waited for
 	look      func()            // the next time
 }

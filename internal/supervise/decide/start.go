@@ -37,7 +37,7 @@ type clock struct {
 	paused     bool      // its ranks wait for their GPUs, and pass no Point
 }
 
-// progress is how far the program has come, by what rank 0 has reported.
+// progress is how far the program has come, by the reports of rank 0.
 type progress struct {
 	ranks       []string // their nodes
 	opened      bool
@@ -63,7 +63,7 @@ type request struct {
 	pass   syscall.Signal // for a program that cannot be asked
 }
 
-// hear takes what is heard of a start that goes on.
+// hear takes an event of a start that goes on.
 func (t *try) hear(m *Machine, ev Event) {
 	switch ev := ev.(type) {
 	case Announced:
@@ -167,7 +167,7 @@ func (m *Machine) lost(silent time.Duration) {
 	m.say("rank 0 on node %s is lost: it %s", node, what)
 }
 
-// report takes what rank 0 says.
+// report takes a report of rank 0.
 func (m *Machine) report(rep job.Report) {
 	t := m.try
 	if rep.Failed != "" {

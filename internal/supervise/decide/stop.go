@@ -28,7 +28,7 @@ func (m *Machine) isStop(s os.Signal) bool {
 // looks at time limits every 30 s, and documents a minute.
 const slack = 90 * time.Second
 
-// signalled passes a signal on, or asks for the final checkpoint if that is what it means.
+// signalled passes a signal on, or asks for the final checkpoint if it means that.
 func (m *Machine) signalled(s os.Signal) {
 	l := &m.limit
 	if l.stopping && s == syscall.SIGINT {

@@ -48,7 +48,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// lib is the one real MPI library of the process. What its methods do is in driver.Driver.
+// lib is the one real MPI library of the process. driver.Driver describes its methods.
 type lib struct {
 	info  driver.Info
 	wasUp bool // the program had initialised MPI itself

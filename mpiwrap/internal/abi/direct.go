@@ -8,8 +8,8 @@ package abi
 #cgo mpi_mpich LDFLAGS: -ldl
 #cgo CFLAGS: -O2
 
-// Compares the table with mpi.h. It returns 0 when all is the same; else err describes what
-// differs. checked counts the comparisons.
+// Compares the table with mpi.h. It returns 0 when all is the same; else err describes the difference. checked counts
+// the comparisons.
 int hfmpi_check(char *err, int cap, int *checked);
 */
 import "C"

@@ -1,11 +1,10 @@
 // Package abi binds a real MPI library, Open MPI or MPICH and its relatives, at
 // run time.
 //
-// The two families agree on the functions of MPI and on nothing else: handles
-// are pointers in one and integers in the other, constants and the status differ.
-// body.h holds every call once, written against the names P(function) and
-// K(constant); it is compiled once per table: table_openmpi.h, table_mpich.h.
-// neutral.h is what Go sees: handles as integers, one status, our own numbers.
+// The two families agree on the functions of MPI and on nothing else: handles are pointers in one and integers in the
+// other, constants and the status differ. body.h holds every call once, written against the names P(function) and
+// K(constant); it is compiled once per table: table_openmpi.h, table_mpich.h. neutral.h has Go's view: handles as
+// integers, one status, numbers of Holdfast.
 //
 // # Finding the library
 //

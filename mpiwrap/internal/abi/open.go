@@ -29,7 +29,7 @@ const (
 // slotBytes is the C memory for small non-blocking receives.
 const slotBytes = 256 << 10
 
-// Sonames by family. The last ones are what development packages install.
+// Sonames by family. Development packages install the last ones.
 var (
 	openMPINames = []string{"libmpi.so.40", "libmpi.so.80"}
 	mpichNames   = []string{"libmpich.so.12", "libmpi.so.12", "libmpi_cray.so.12", "libmpi_intel.so.12"}

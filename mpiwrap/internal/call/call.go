@@ -1,5 +1,5 @@
-// Package call names the calls of a program: in errors, in what a rank publishes, and to
-// observers. It has the value by which a rank publishes, too.
+// Package call names the calls of a program: in errors, in a rank's publications, and to observers. It has the value by
+// which a rank publishes, too.
 package call
 
 import (
@@ -72,7 +72,7 @@ var names = [count]string{"", "Send", "Ssend", "Recv", "Sendrecv", "Probe", "Mpr
 	"Dup", "Split", "SplitNode", "Create", "CreateGroup", "Free", "WinAllocate", "WinFree", "Fence", "Lock",
 	"Unlock", "Flush", "Rma", "Drain", "Finalize"}
 
-// String is the name of the call, as in an Error.
+// String returns the name of the call, as in an Error.
 func (o Op) String() string { return names[o] }
 
 // Collective reports whether o counts as a collective of its communicator.
@@ -80,10 +80,9 @@ func (o Op) Collective() bool {
 	return o >= Barrier && o <= Fence && o != CreateGroup
 }
 
-// Go's atomic stores are sequentially consistent, which costs a locked
-// instruction; a wrapped MPI call that makes six of them pays for it. What one
-// writer publishes needs only that its earlier writes are seen first, which an
-// ordinary store gives on amd64.
+// Go's atomic stores are sequentially consistent, which costs a locked instruction; a wrapped MPI call that makes six
+// of them pays for it. Publication by one writer needs only that its earlier writes are seen first, which an ordinary
+// store gives on amd64.
 
 // Published is an atomic value that one goroutine writes and any reads. Set may be used
 // if no two goroutines write at the same time; readers use Load.

@@ -77,7 +77,7 @@ func (a *Arrival) receiveAccepted() {
 	close(a.done)
 }
 
-// carry has a goroutine do what waits only for devices.
+// carry has a goroutine do work that waits only for devices.
 func (a *Arrival) carry(receive func() error) {
 	done := make(chan struct{})
 	a.done = done
@@ -162,7 +162,7 @@ func (a *Arrival) receiveFirst(wait bool) (ok bool, err error) {
 	return true, nil
 }
 
-// toDevice copies what MPI has received to the device, if it is for one.
+// toDevice copies a message from MPI to the device, if it is for one.
 func (a *Arrival) toDevice() error {
 	if a.failed != nil || a.to.Mem == nil {
 		return a.failed

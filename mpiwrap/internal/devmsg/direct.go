@@ -23,7 +23,7 @@ import (
 //     go on at once. Commands that the program enqueues after another send could overwrite the memory
 //     before MPI has read it.
 //   - A receiver does it for pieces that come over MPI, in calls that wait for them.
-//   - A rank in a collective that only moves bytes does it for what it sends and receives there.
+//   - A rank in a collective that only moves bytes does it for its data there.
 //
 // With ThreadMultiple no rank does it.
 
@@ -63,7 +63,7 @@ func (p *Port) addressable(mem Memory) bool {
 	return false
 }
 
-// waysOf is how messages of the device of mem go.
+// waysOf returns how messages of the device of mem go.
 func (p *Port) waysOf(mem Memory) *ways {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *Port) waysOf(mem Memory) *ways {
 	return w
 }
 
-// largest is the largest piece of a message that fills mem.
+// largest returns the largest piece of a message that fills mem.
 func largest(mem Memory) int { return min(mem.Bytes(), Unit(mem.Bytes())) }
 
 // sendsDirect reports whether mem may be sent from where it is. The first time it tries, with the
@@ -100,9 +100,8 @@ func (p *Port) receivesDirect(mem Memory, n int) bool {
 	return mem != nil && p.addressable(mem) && p.waysOf(mem).in.takes(n)
 }
 
-// TryIn tries to receive into the beginning of mem, unless that is known of its device, and leaves it
-// as it was. The memory belongs to the library, and what the queue was given ends without the
-// program's next call.
+// TryIn tries to receive into the beginning of mem, unless that is known of its device, and leaves it as it was. The
+// memory belongs to the library, and the queue's commands end without the program's next call.
 func (p *Port) TryIn(mem Memory) error {
 	if !p.addressable(mem) {
 		return nil
@@ -114,7 +113,7 @@ func (p *Port) TryIn(mem Memory) error {
 	return nil
 }
 
-// try has this rank send itself n bytes from the beginning of mem, or to it. What it has overwritten it puts back, or
+// try has this rank send itself n bytes from the beginning of mem, or to it. It restores the overwritten bytes, or
 // returns an error.
 func (p *Port) try(w *way, mem Memory, n int, in bool) (back error) {
 	have := make([]byte, n)
@@ -159,7 +158,7 @@ func (p *Port) try(w *way, mem Memory, n int, in bool) (back error) {
 	return back
 }
 
-// trialFailed is the reason why messages of a device go through host memory.
+// trialFailed returns the reason why messages of a device go through host memory.
 func (p *Port) trialFailed(mem Memory, in bool, err error) {
 	where := "from"
 	if in {

@@ -91,10 +91,10 @@ func Parse(b []byte) (h Header, ok bool) {
 	return h, h.Bytes >= 0 && h.Unit > 0
 }
 
-// Pieces is how many pieces the message has.
+// Pieces returns how many pieces the message has.
 func (h *Header) Pieces() int { return int((h.Bytes + int64(h.Unit) - 1) / int64(h.Unit)) }
 
-// Piece is where piece i lies in the message.
+// Piece returns where piece i lies in the message.
 func (h *Header) Piece(i int) (off, n int) {
 	off = i * h.Unit
 	return off, int(min(int64(h.Unit), h.Bytes-int64(off)))

@@ -76,9 +76,9 @@ func (p *Port) pull(h *Header, all []byte) error {
 	return err
 }
 
-// Lent has MPI work on the memory of a collective as it lies on the device: do gets what dest and src
-// lend, which Go must not touch; either may be nil. It returns false if that is not to be, and do has not
-// been called; an error then says that a trial could not put back what it had overwritten.
+// Lent has MPI work on the memory of a collective as it lies on the device: do gets the memory of dest and src, which
+// Go must not touch; either may be nil. It returns false if that is not to be, and do has not been called; an error
+// then means that a trial could not restore the bytes that it had overwritten.
 func (p *Port) Lent(dest, src Memory, do func(dest, src []byte) error) (lent bool, err error) {
 	for _, mem := range []Memory{dest, src} {
 		if mem != nil && (mem.Bytes() < LargeBytes || mem.Check() != nil) {

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// Memory is a range of device memory that a message is read from or written to; package
-// mpiwrap's DeviceRange says what each method promises.
+// Memory is a range of device memory of a message; package mpiwrap's DeviceRange documents the methods.
 type Memory interface {
 	Bytes() int
 	Check() error

@@ -168,7 +168,7 @@ func (p *Port) mapping(id ID) *Slab {
 	return m
 }
 
-// errUnread is the error of a receive whose sender could not read its device.
+// errUnread returns the error of a receive whose sender could not read its device.
 func errUnread(source int) error {
 	return fmt.Errorf("rank %d could not read its device memory: %w", source, ErrDevice)
 }
@@ -188,7 +188,7 @@ type Stats struct {
 	Why                                                                       string
 }
 
-// Stats returns what has been counted so far.
+// Stats returns the counts so far.
 func (p *Port) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

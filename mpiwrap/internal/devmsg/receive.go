@@ -17,7 +17,7 @@ type Dest struct {
 	lent uintptr // address of Mem, while MPI may use it: captures and moves wait already
 }
 
-// Room is how many bytes there is room for.
+// Room returns how many bytes there is room for.
 func (d *Dest) Room() int {
 	if d.Mem != nil {
 		return d.Mem.Bytes()

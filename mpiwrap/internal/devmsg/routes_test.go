@@ -97,7 +97,7 @@ func onPorts(t *testing.T, seed uint64, f func(p *Port, world driver.Handle) err
 	}
 }
 
-// pattern is n bytes that differ from place to place and from k to k.
+// pattern returns n bytes that differ from place to place and from k to k.
 func pattern(n, k int) []byte {
 	b := make([]byte, n)
 	for i := range b {

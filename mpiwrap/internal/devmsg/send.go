@@ -21,7 +21,7 @@ type Send struct {
 
 // Partner is the receive of a call that also sends.
 type Partner interface {
-	// Memory is what it receives into.
+	// Memory is the memory into which it receives.
 	Memory() Memory
 	// Poll looks for the partner's RTS and accepts it. It returns the Arrival, if there is one, and
 	// whether there is nothing more to look for.
@@ -75,7 +75,7 @@ func routeOf(mapped, meets bool) Route {
 	return OverMPI
 }
 
-// RTS is the message that goes first.
+// RTS returns the message that goes first.
 func (s *Send) RTS() []byte { return s.h.Encode() }
 
 // Abandon ends a message whose RTS has not been sent.
@@ -127,7 +127,7 @@ func (s *Send) read() (err error) {
 	return err
 }
 
-// piece is where piece i lies in the slab.
+// piece returns where piece i lies in the slab.
 func (s *Send) piece(i int) (span, []byte) {
 	off, n := s.h.Piece(i)
 	slot := s.slot + off/SlotBytes

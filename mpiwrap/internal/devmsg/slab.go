@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A slab is memory of one rank, the sender, that other ranks of the node map. It begins with a
-// page of who has mapped it and pages of the states of its slots; the slots follow.
+// A slab is memory of one rank, the sender, that other ranks of the node map. It begins with a page of the processes
+// that have mapped it and pages of the states of its slots; the slots follow.
 //
 // Only the sender takes slots. A slot of a message goes from free to filling, to ready when
 // the device has filled it, or to spoilt when it could not, or to viaMPI when the message is sent
@@ -41,23 +41,23 @@ var (
 	// VectorBytes is how much of a vector a collective that works piece by piece takes at a
 	// time: a multiple of every element.
 	VectorBytes = 4 << 20
-	// Patience is how long a sender waits for the CTS of a receiver before it goes through host
-	// memory, and Patient what is added for the bytes.
+	// Patience is how long a sender waits for the CTS of a receiver before it goes through host memory, and Patient the
+	// addition for the bytes.
 	Patience = 100 * time.Microsecond
 	// Apart has ranks send as between nodes: none maps another's slab.
 	Apart = false
-	// MostBytes bounds the slabs of a rank; what finds no room in them goes as one message.
+	// MostBytes bounds the slabs of a rank; data without room in them goes as one message.
 	MostBytes = 1 << 30
 )
 
-// Unit is how many bytes a piece of a message of n bytes has: some eight pieces overlap well, each takes two
+// Unit returns how many bytes a piece of a message of n bytes has: some eight pieces overlap well, each takes two
 // processes some 10 us besides its bytes, so that four are better up to 1 MiB each, and none above 4 MiB is faster.
 func Unit(n int) int {
 	slots := Slots(n)
 	return SlotBytes * max(min(slots/8, 16), min(slots/4, 4), 1)
 }
 
-// Patient is how long the sender of n bytes waits for the receiver's CTS: about as long as n bytes
+// Patient returns how long the sender of n bytes waits for the receiver's CTS: about as long as n bytes
 // take through host memory, so that a sender that waits in vain takes at most twice as long.
 func Patient(n int) time.Duration { return Patience + time.Duration(n/16) }
 
@@ -129,7 +129,7 @@ func Map(id ID) (*Slab, error) {
 
 func (s *Slab) word(at int) *uint32 { return (*uint32)(unsafe.Pointer(&s.mem[at])) }
 
-// State is that of a slot.
+// State returns the state of a slot.
 func (s *Slab) State(slot int) State { return atomic.LoadUint32(s.word(stateAt + 4*slot)) }
 
 // Set changes the states of n slots.
@@ -139,10 +139,10 @@ func (s *Slab) Set(slot, n int, to State) {
 	}
 }
 
-// Bytes are n bytes from the beginning of a slot on.
+// Bytes returns n bytes from the beginning of a slot on.
 func (s *Slab) Bytes(slot, n int) []byte { return s.data[slot*SlotBytes:][:n:n] }
 
-// Slots is how many slots n bytes take.
+// Slots returns how many slots n bytes take.
 func Slots(n int) int { return (n + SlotBytes - 1) / SlotBytes }
 
 // Take reserves slots that lie side by side for filling, or returns false.

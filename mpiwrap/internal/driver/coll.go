@@ -72,11 +72,9 @@ const (
 
 // Coll is one rank's arguments of a collective.
 //
-// Count is in elements of Type: per rank for gather, scatter and all-to-all
-// kinds, of the whole vector for reductions. In v-variants the counts and
-// displacements take its place. With InPlace the input lies in Recv as MPI lays
-// it down (at the root of a scatter and at non-roots of the others it means what
-// MPI says).
+// Count is in elements of Type: per rank for gather, scatter and all-to-all kinds, of the whole vector for reductions.
+// In v-variants the counts and displacements take its place. With InPlace the input lies in Recv as MPI lays it down
+// (at the root of a scatter and at non-roots of the others it has MPI's meaning).
 type Coll struct {
 	Kind                   Kind
 	Type                   Type
@@ -127,9 +125,8 @@ const (
 	CompareAndSwap
 )
 
-// Rma is one access to the window of rank Target. Displ is in units of the
-// window, Count in elements of Type. Origin is what goes there, Result what
-// comes back, Compare the expected value of CompareAndSwap.
+// Rma is one access to the window of rank Target. Displ is in units of the window, Count in elements of Type. Origin
+// goes there, Result comes back, Compare is the expected value of CompareAndSwap.
 type Rma struct {
 	Kind                    RmaKind
 	Type                    Type

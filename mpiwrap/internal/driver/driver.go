@@ -1,6 +1,5 @@
-// Package driver is the seam between mpiwrap and what carries its messages: a
-// real MPI library (internal/abi) or ranks simulated as goroutines
-// (internal/sim).
+// Package driver is the seam between mpiwrap and the carrier of its messages: a real MPI library (internal/abi) or
+// ranks simulated as goroutines (internal/sim).
 //
 // A driver moves bytes and knows nothing of counting, mailboxes or names. Ranks
 // are ranks of the communicator named in the call. The numbers below are ours;

@@ -56,8 +56,8 @@ func (r *Mail) AddBox(comm string, b *Box, held []Held) {
 	r.Boxes = append(r.Boxes, list...)
 }
 
-// AddRest carries over what an earlier record holds for communicators that are not made again
-// yet, and the receives that this run has not posted again and that have no message.
+// AddRest carries over an earlier record's messages for communicators that are not made again yet, and the receives
+// that this run has not posted again and that have no message.
 func (r *Mail) AddRest(waiting *Mail, u Unposted) {
 	if waiting != nil {
 		for _, b := range waiting.Boxes {

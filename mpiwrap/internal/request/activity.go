@@ -37,7 +37,7 @@ type Activity struct {
 	pollComm  atomic.Uint32
 
 	mu    sync.Mutex // guards reqs and all
-	reqs  []*Request // what a call for several requests waits for
+	reqs  []*Request // the requests that a call for several waits for
 	all   bool
 	group []int // world ranks without which a CreateGroup does not end; guarded by mu
 
@@ -49,8 +49,8 @@ func pack(peer, tag int) uint64 { return uint64(uint32(peer))<<32 | uint64(uint3
 
 func unpack(w uint64) (peer, tag int) { return int(int32(w >> 32)), int(int32(w)) }
 
-// Block publishes a blocking call and returns what Leave ends. It fails when
-// another call is under way and the rank is not ThreadMultiple.
+// Block publishes a blocking call, which Leave ends. It fails when another call is under way and the rank is not
+// ThreadMultiple.
 func (c *Channel) Block(op call.Op, peer, tag int) (*Activity, error) {
 	return c.Publish(op, peer, tag, flagBusy|flagBlocked)
 }
@@ -112,7 +112,7 @@ func (c *Channel) Quick(op call.Op, peer, tag int) (*Activity, error) {
 	return a, nil
 }
 
-// polled counts a Test or a probe that found nothing, and says for what.
+// polled counts a Test or a probe that found nothing, with its message.
 func (a *Activity) polled(c *Channel, peer, tag int) {
 	if w := pack(peer, tag); a.pollWhere.Load() != w {
 		a.pollWhere.Store(w)
@@ -180,7 +180,7 @@ func (a *Activity) waitsFor(rs []*Request, all bool) {
 	a.mu.Unlock()
 }
 
-// done takes back what waitsFor published, and leaves.
+// done takes back the publication of waitsFor, and leaves.
 func (a *Activity) done() {
 	if len(a.reqs) > 0 {
 		a.mu.Lock()
@@ -209,7 +209,7 @@ func (a *Activity) only(flag uint64, peer, tag int) {
 	a.word.Set((w>>seqShift+1)<<seqShift | w&(1<<seqShift-1)&^flagSend | flag)
 }
 
-// Leave ends what Block or Quick began.
+// Leave ends a call that Block or Quick began.
 func (a *Activity) Leave() {
 	a.word.Set(a.word.Load() >> seqShift << seqShift)
 	if a.pooled {
@@ -229,8 +229,8 @@ func (c *Channel) busy(op call.Op, peer, tag int) error {
 	return c.Fail(op.String(), peer, tag, ErrConcurrent, text)
 }
 
-// Activity returns what the rank does. With ThreadMultiple that is the first
-// blocked call there is, with what the others wait for besides.
+// Activity returns the rank's call. With ThreadMultiple that is the first blocked call there is, with the others'
+// messages besides.
 func (s *Rank) Activity() endpoint.Activity {
 	out := s.act.read(s)
 	for i := range s.slots {
@@ -246,8 +246,7 @@ func (s *Rank) Activity() endpoint.Activity {
 	return out
 }
 
-// read returns a consistent view, or one that says running when the rank keeps
-// changing what it does.
+// read returns a consistent view, or one that says running when the rank keeps changing its call.
 func (a *Activity) read(s *Rank) endpoint.Activity {
 	for range 8 {
 		w := a.word.Load()
@@ -274,7 +273,7 @@ func (a *Activity) read(s *Rank) endpoint.Activity {
 	return endpoint.Activity{Seq: a.word.Load() >> seqShift}
 }
 
-// describe adds what the call waits for.
+// describe adds the messages that the call waits for.
 func (a *Activity) describe(out *endpoint.Activity, c *Channel, w, where uint64) {
 	if w&flagMany != 0 {
 		a.mu.Lock()
@@ -302,7 +301,7 @@ func (a *Activity) describe(out *endpoint.Activity, c *Channel, w, where uint64)
 	case call.Send, call.Ssend:
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, true)}
 	case call.Sendrecv:
-		send := w&flagSend != 0 // what it receives is here, or it receives nothing
+		send := w&flagSend != 0 // its message is here, or it receives nothing
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, send)}
 	case call.Recv, call.Probe, call.Mprobe, call.Mrecv, call.Wait:
 		out.Waits = []endpoint.Wait{c.waitFor(peer, tag, w&flagSend != 0)}
@@ -323,7 +322,7 @@ func (c *Channel) waitFor(peer, tag int, send bool) endpoint.Wait {
 	return w
 }
 
-// Polling is that of endpoint.Endpoint.
+// Polling implements endpoint.Endpoint.
 func (s *Rank) Polling(world *Channel) (last endpoint.Wait, polls uint64) {
 	polls = s.polls.Load()
 	peer, tag := unpack(s.act.pollWhere.Load())
@@ -344,7 +343,7 @@ type holding struct {
 	over  chan struct{} // closed when it ends
 }
 
-// begin makes calls that come wait. Who has come in before is still there.
+// begin makes calls that come wait. A thread that has come in before is still there.
 func (h *holding) begin() {
 	if h.depth++; h.depth > 1 {
 		return
@@ -372,7 +371,7 @@ func (h *holding) wait() {
 	<-over
 }
 
-// Hold is that of endpoint.Endpoint.
+// Hold implements endpoint.Endpoint.
 func (s *Rank) Hold() (resume func()) {
 	if s.slots == nil {
 		return func() {}

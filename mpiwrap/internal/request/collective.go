@@ -127,7 +127,7 @@ func (r *Request) testOwn() (bool, error) {
 // Active reports whether MPI works on the request.
 func (r *Request) Active() bool { return r.state == active }
 
-// Begin counts a drain: what requests and mailboxes say of themselves belongs to it.
+// Begin counts a drain: the states of requests and mailboxes belong to it.
 func (s *Rank) Begin() { s.drains++ }
 
 // Withdraw ends every request, as the end of a process does.

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// conclude does what is to happen when MPI is done with a request, or a drained message has
-// been delivered. h is the header that a receive got in its bounce memory, if any.
+// conclude finishes a request when MPI is done with it, or a drained message has been delivered. h is the header that a
+// receive got in its bounce memory, if any.
 func (r *Request) conclude(h *devmsg.Header, m manner) {
 	r.leaveSlot()
 	if r.kind == recvRequest && r.err == nil && !r.st.Cancelled &&
@@ -47,7 +47,7 @@ func (r *Request) deactivate() {
 	}
 }
 
-// completed records what the driver says of a request it has finished.
+// completed records the driver's result of a finished request.
 func (r *Request) completed(st driver.Status, err error, m manner) {
 	r.deactivate()
 	var h *devmsg.Header
@@ -87,7 +87,7 @@ func (r *Request) ended(op call.Op) (Status, error) {
 	return Status{}, r.c.Fail(op.String(), r.peer, r.tag, ErrRequest, r.lostAtRestart())
 }
 
-// Wait is that of mpiwrap.Request.
+// Wait implements mpiwrap.Request.
 func (r *Request) Wait() (Status, error) {
 	if r == nil {
 		return emptyStatus, nil
@@ -129,7 +129,7 @@ func (r *Request) Wait() (Status, error) {
 	return r.consume()
 }
 
-// Test is that of mpiwrap.Request.
+// Test implements mpiwrap.Request.
 func (r *Request) Test() (Status, bool, error) {
 	if r == nil {
 		return emptyStatus, true, nil
@@ -177,7 +177,7 @@ func (r *Request) progress(m manner) (bool, error) {
 	return r.state == complete, nil
 }
 
-// Cancel is that of mpiwrap.Request.
+// Cancel implements mpiwrap.Request.
 func (r *Request) Cancel() error {
 	if err := r.wake(); err != nil || r == nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Messages of device memory. What MPI sends and receives for a request is host memory:
+// Messages of device memory. MPI sends and receives host memory for a request:
 //
 //   - A short message is read from the device before it is sent, and written to the device
 //     when it has been received. Its other end may be host memory.
@@ -22,17 +22,17 @@ import (
 // issued all reads when its call returns. A receive writes to the device when it completes:
 // in the program's Wait or Test, or in a drain.
 
-// device is what a request of device memory has besides. Of a request that is not active, only mem is set.
+// device has the further fields of a request of device memory. Of a request that is not active, only mem is set.
 type device struct {
 	mem      devmsg.Memory
-	block    *devmsg.Block // what buf lies in, unless that is an RTS
+	block    *devmsg.Block // the memory around buf, unless that is an RTS
 	send     *devmsg.Send  // of a large message
 	mark     any           // in the device's queue: a receive writes after it; nil is after everything
 	blocking bool          // the program waits in the call that started the request
 	partner  *Request      // of a send: a receive that the same call waits for
 }
 
-// manner is what the program does in the call that finds the RTS of a large message.
+// manner is the kind of the call that finds the RTS of a large message.
 type manner uint8
 
 const (
@@ -146,7 +146,7 @@ func (c *Channel) deviceError(op call.Op, peer, tag int, err error) error {
 	return &Error{Call: op.String(), Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 }
 
-// size is the length of the request's buffer.
+// size returns the length of the request's buffer.
 func (r *Request) size() int {
 	if r.dev != nil {
 		return r.dev.mem.Bytes()
@@ -154,7 +154,7 @@ func (r *Request) size() int {
 	return len(r.buf)
 }
 
-// load readies the host memory of a device message, and reads what is to be sent.
+// load readies the host memory of a device message, and reads the data of a send.
 func (r *Request) load() error {
 	d := r.dev
 	if r.reusable { // it was made earlier; if it cannot be started its message is another one's
@@ -216,7 +216,7 @@ func (r *Request) loadRecv(p *devmsg.Port) (err error) {
 // inSendrecv is the receive of a call that sends as well.
 type inSendrecv struct{ r *Request }
 
-// Memory is what it receives into.
+// Memory returns the memory into which it receives.
 func (q inSendrecv) Memory() devmsg.Memory { return q.r.dev.mem }
 
 // Poll looks whether the receive has got its message, and accepts that if it is a large one.
@@ -230,9 +230,9 @@ func (q inSendrecv) Poll() (a *devmsg.Arrival, over bool) {
 	return nil, q.r.state != active
 }
 
-// roomFor is how much host memory a receive into n bytes of a device has: at least a header. A message of
-// this rank itself has room for all that comes without one: Open MPI 4.1 cuts what is too long there without an
-// error, or writes beyond.
+// roomFor returns how much host memory a receive into n bytes of a device has: at least a header. A message of this
+// rank itself has room for all that comes without one: Open MPI 4.1 cuts longer messages there without an error, or
+// writes beyond.
 func (r *Request) roomFor(n int) int {
 	if r.peer == AnySource || r.peer >= 0 && r.c.Members[r.peer] == r.c.rank.Device.Self {
 		n = max(n, devmsg.LargeBytes)
@@ -248,9 +248,8 @@ func (r *Request) unload() {
 	}
 }
 
-// land brings what a receive has got to where the program wants it: an RTS is replaced by
-// the bytes of its message, and those of device memory go there. It returns true when that
-// takes place afterwards, in steps of an arrival.
+// land brings a received message to the program's memory: an RTS is replaced by the bytes of its message, and those of
+// device memory go there. It returns true when that takes place afterwards, in steps of an arrival.
 func (r *Request) land(h *devmsg.Header, m manner) (pending bool) {
 	c := r.c
 	if h == nil && r.st.Bytes == devmsg.HeaderBytes && len(r.buf) >= devmsg.HeaderBytes {
@@ -371,7 +370,7 @@ func (d *device) put(b []byte) error {
 	})
 }
 
-// got is what a complete receive has got, as far as there was room.
+// got returns the message of a complete receive, as far as there was room.
 func (r *Request) got(n int) ([]byte, error) {
 	n = min(n, r.size())
 	if r.dev == nil {
@@ -384,7 +383,7 @@ func (r *Request) got(n int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// tooLong is what a receive returns whose buffer is too short for the message.
+// tooLong returns the error of a receive whose buffer is too short for the message.
 func (c *Channel) tooLong(op call.Op, st *Status, n, room int) error {
 	return &Error{Call: op.String(), Comm: c.Name, Peer: st.Source, Tag: st.Tag, Err: ErrTruncate,
 		Text: fmt.Sprintf("message of %d bytes, buffer of %d", n, room)}

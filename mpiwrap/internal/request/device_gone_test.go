@@ -44,7 +44,7 @@ func TestDeviceGoneWithMessages(t *testing.T) {
 	}
 }
 
-// filled is a buffer of n bytes b.
+// filled returns a buffer of n bytes b.
 func filled(d *gpustate.Device, q *gpustate.Queue, name string, n int, b byte) (*gpustate.Buffer, error) {
 	buf, err := d.Buffer(name, n)
 	if err == nil {

@@ -22,13 +22,13 @@ type Drainer struct {
 	Self     int                            // number of the rank
 	Private  *Channel                       // of the drain alone
 	Channels iter.Seq[*Channel]             // of the living communicators
-	Windows  func() (some bool, open error) // whether there are any, and what the program has not ended
+	Windows  func() (some bool, open error) // whether there are any, and those that the program has not ended
 	Quiet    func() bool                    // whether nothing is in flight to this rank
 
 	Ended       bool // this rank stands behind its last Point
 	PreferQuiet bool // this rank would rather have a cut at which nothing is in flight
 
-	dangling []*Request // what a Run that gave up has left on the private communicator
+	dangling []*Request // the leftovers of a Run that gave up on the private communicator
 	broken   error      // why none can succeed any more
 
 	// For a large world: how many messages of this rank each rank knows of, and how
@@ -89,7 +89,7 @@ func (d *draining) run(late error) error {
 	return late
 }
 
-// sentSoFar is how many messages this rank has sent to all ranks.
+// sentSoFar returns how many messages this rank has sent to all ranks.
 func (d *Drainer) sentSoFar() (n uint64) {
 	for i := range d.Rank.Sent {
 		n += d.Rank.Sent[i].Load()
@@ -135,9 +135,8 @@ func (d *draining) exchange(late *error) []uint64 {
 	return expect
 }
 
-// collective takes part in a collective of the private communicator and, unless
-// the drain is late already, waits for it. What is not complete when the drain
-// gives up stays on the list of what the next one finishes.
+// collective takes part in a collective of the private communicator and, unless the drain is late already, waits for
+// it. Requests that are not complete when the drain gives up stay on the list for the next one.
 func (d *draining) collective(c driver.Coll, late *error, wait func(*Request) error) {
 	r, err := d.Private.ownCollective(c)
 	if err != nil {
@@ -183,7 +182,7 @@ func (d *Drainer) missing(expect []uint64) (text string, n uint64) {
 	return text, n
 }
 
-// What a rank says at the end of a drain; the least of all ranks holds.
+// A rank's result at the end of a drain; the least of all ranks holds.
 const (
 	drained = iota // 1: everything that was sent to it is here
 	alone          // 1: it has no windows
@@ -194,7 +193,7 @@ const (
 	sayings
 )
 
-// agree makes all ranks succeed or fail alike, and know of each other what concerns them all.
+// agree makes all ranks succeed or fail alike, and exchanges the facts that concern them all.
 func (d *draining) agree(late error) error {
 	windows, _ := d.Windows()
 	mine, all := make([]uint64, sayings), make([]uint64, sayings)
@@ -220,9 +219,8 @@ func (d *draining) agree(late error) error {
 // wait drains until a collective of ours is complete.
 func (d *draining) wait(r *Request) error { return d.waitWith(r, d.until) }
 
-// waitQuietly waits without receiving for the program. The last collective ends
-// on some ranks sooner than on others: those go on and send, and what they send
-// then belongs behind the cut.
+// waitQuietly waits without receiving for the program. The last collective ends on some ranks sooner than on others:
+// those go on and send, and these messages belong behind the cut.
 func (d *draining) waitQuietly(r *Request) error {
 	return d.waitWith(r, func(what string, done func() bool) error {
 		for !done() {
@@ -328,9 +326,8 @@ func (d *Drainer) prepareSparse() {
 	}
 }
 
-// announce sends this rank's counts to those that do not know them yet, and waits
-// until they are received. What is not when the drain gives up stays on the list of
-// what the next one finishes.
+// announce sends this rank's counts to those that do not know them yet, and waits until they are received. Others stay
+// on the list for the next drain.
 func (d *draining) announce() error {
 	var sends []*Request
 	defer func() { d.dangling = append(d.dangling, sends...) }()

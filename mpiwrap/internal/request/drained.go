@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
-// Fetch receives what has arrived on the channels: it continues with every active request,
-// and takes what no posted receive wants into the mailboxes. It returns how many messages
-// were received. It does not block.
+// Fetch receives the messages that have arrived on the channels: it continues with every active request, and takes
+// messages that no posted receive matches into the mailboxes. It returns how many messages were received. It does not
+// block.
 func (s *Rank) Fetch(channels iter.Seq[*Channel]) (int, error) {
 	n, err := s.Progress(channels)
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Rank) fetchProbed() error {
 	return nil
 }
 
-// Outstanding says what the main thread still has in MPI besides receives, and how much of what
-// has been received is still coming.
+// Outstanding returns the main thread's operations in MPI besides receives, and the bytes of received messages that are
+// still coming.
 func (s *Rank) Outstanding() (sends, collectives int) {
 	for r := s.pending.first; r != nil; r = r.next {
 		switch {
@@ -161,7 +161,7 @@ func MailboxSize(channels iter.Seq[*Channel]) (messages int, bytes int64, arrivi
 	return messages, bytes, arriving
 }
 
-// LimitMailbox is that of endpoint.Endpoint.
+// LimitMailbox implements endpoint.Endpoint.
 func (s *Rank) LimitMailbox(bytes int64) { s.budget.Store(bytes) }
 
 // room returns an error if the next message on c goes beyond the budget.

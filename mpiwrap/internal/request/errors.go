@@ -85,7 +85,7 @@ func (c *Channel) Fail(name string, peer, tag int, err error, text string) error
 	return &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err, Text: text}
 }
 
-// Wrap makes an error of what the driver returned.
+// Wrap makes an error of the driver's result.
 func (c *Channel) Wrap(name string, peer, tag int, err error) error {
 	e := &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 	if d, ok := errors.AsType[*driver.Error](err); ok {

@@ -20,7 +20,7 @@ func statusOf(d driver.Status) Status {
 	return Status{Source: int(d.Source), Tag: int(d.Tag), Bytes: int(d.Bytes), Cancelled: d.Cancelled}
 }
 
-// emptyStatus is what a receive from ProcNull or an inactive request gives.
+// emptyStatus is the Status of a receive from ProcNull or an inactive request.
 var emptyStatus = Status{Source: ProcNull, Tag: AnyTag}
 
 func (c *Channel) checkSend(op call.Op, dest, tag int) error {

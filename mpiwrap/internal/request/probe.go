@@ -78,7 +78,7 @@ func (c *Channel) inside(source, tag int, st Status) (Status, error) {
 	return c.seen(m)
 }
 
-// seen is the status of a drained message; one that may be a header has to be there first.
+// seen returns the status of a drained message; one that may be a header has to be there first.
 func (c *Channel) seen(m *mailbox.Message) (Status, error) {
 	if !m.Arriving() || len(m.Data) != devmsg.HeaderBytes {
 		return statusOfDrained(m), nil
@@ -104,7 +104,7 @@ type Message struct {
 	order       uint64 // of the probe, among receives
 }
 
-// Status says what the message is.
+// Status describes the message.
 func (m *Message) Status() Status { return m.st }
 
 // Mprobe waits for a message from source with tag and matches it.
@@ -151,7 +151,7 @@ func (c *Channel) matchBoxed(source, tag int) *Message {
 		return &Message{c: c, st: emptyStatus}
 	}
 	if m := c.takeDrained(source, tag); m != nil {
-		_, _ = c.seen(m) // Recv says what has failed
+		_, _ = c.seen(m) // Recv reports the failure
 		return c.remember(&Message{c: c, box: m, st: statusOfDrained(m), source: source, tag: tag})
 	}
 	return nil

@@ -73,7 +73,7 @@ type requestRecord struct {
 	Truncated bool
 }
 
-// MarshalBinary is that of mpiwrap.Request.
+// MarshalBinary implements mpiwrap.Request.
 func (r *Request) MarshalBinary() ([]byte, error) {
 	if r == nil || r.c == nil {
 		return nil, noRequest("Protect")
@@ -101,7 +101,7 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 	return json.Marshal(rec)
 }
 
-// StageBinary is that of mpiwrap.Request.
+// StageBinary implements mpiwrap.Request.
 func (r *Request) StageBinary(b []byte) (apply func(), err error) {
 	if r == nil || r.c == nil {
 		return nil, noRequest("Restore")
@@ -116,7 +116,7 @@ func (r *Request) StageBinary(b []byte) (apply func(), err error) {
 	return func() { r.become(&rec) }, nil
 }
 
-// become makes an idle request what a record says, which it accepts.
+// become brings an idle request into the state of a record, which it accepts.
 func (r *Request) become(rec *requestRecord) {
 	r.st, r.order = rec.Status, rec.Order
 	switch rec.State {

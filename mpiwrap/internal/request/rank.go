@@ -19,7 +19,7 @@ const (
 	Undefined = driver.Undefined
 )
 
-// Rank is what the channels and requests of one rank share.
+// Rank is the common state of the channels and requests of one rank.
 type Rank struct {
 	Driver    driver.Driver
 	Info      driver.Info
@@ -77,7 +77,7 @@ func (s *Rank) Init(d driver.Driver, size int) {
 	s.Sent, s.Received = make([]call.Published, size), make([]call.Published, size)
 }
 
-// Channel is what messages of one communicator need to know of it.
+// Channel is the part of a communicator that its messages need.
 type Channel struct {
 	Handle  driver.Handle
 	Name    string
@@ -91,7 +91,7 @@ type Channel struct {
 	box     mailbox.Box
 }
 
-// Register makes c known to those who read what the rank is blocked on.
+// Register makes c known to the readers of the rank's blocking call.
 func (s *Rank) Register(c *Channel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,15 +189,15 @@ func (c *Channel) countReceived(source int32) {
 	}
 }
 
-// inFlight keeps the messages this rank has sent on c less those it has had: the
-// sum over all ranks is what is still in the network.
+// inFlight keeps the messages this rank has sent on c less those it has had: the sum over all ranks is the number still
+// in the network.
 func (c *Channel) inFlight(n int64) {
 	c.rank.Lock()
 	c.balance += n
 	c.rank.Unlock()
 }
 
-// InFlight is this rank's part of the messages of c in the network; see inFlight.
+// InFlight returns this rank's part of the messages of c in the network; see inFlight.
 func (c *Channel) InFlight() int64 { return c.balance }
 
 // Usable refuses no channel, a freed one and a finalised world.

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// requestKind says what a request is for.
+// requestKind is the operation of a request.
 type requestKind uint8
 
 const (
@@ -55,7 +55,7 @@ type work struct {
 	pinned       bool
 	listed       bool         // in a waitBatch; a list may name a request twice
 	rest         rest         // bytes that are not ready; nil for most
-	finish       func() error // of a collective: what is to be done with its result
+	finish       func() error // of a collective: the work on its result
 	dev          *device      // of a message of device memory; nil for others
 	sites        *Site        // place of the call in the program; nil when it is not noted
 	saved        uint64       // the drain, as Rank.drains counts, for which MarshalBinary has described the request
@@ -257,8 +257,8 @@ func (r *Request) startHere() bool {
 	if c.rank.unposted != nil {
 		c.notePosted(r.peer, r.tag)
 	}
-	// A protected receive that is posted again after a restart had found nothing at
-	// the cut: what the mailbox holds is for others.
+	// A protected receive that is posted again after a restart had found nothing at the cut: the messages in the
+	// mailbox are for others.
 	if !c.rank.reposting {
 		if m := c.takeDrained(r.peer, r.tag); m != nil {
 			r.fromBox(m)
@@ -268,7 +268,7 @@ func (r *Request) startHere() bool {
 	return false
 }
 
-// release lets go of what hold holds.
+// release releases the memory of hold.
 func (r *Request) release() {
 	if r.pinned {
 		r.pin.Unpin()

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// slotSize is the longest message that goes through a slot: a receive has room for the header
-// of a large message of a device, which also says what is to be done with one that is too long
-// for the program's buffer.
+// slotSize is the longest message that goes through a slot: a receive has room for the header of a large message of a
+// device, and also handles one that is too long for the program's buffer.
 const slotSize = devmsg.HeaderBytes
 
 // sendInSlot is the longest message that is sent from a slot.
@@ -83,7 +82,7 @@ func (r *Request) leaveSlot() {
 	}
 }
 
-// bounceMemory is what MPI receives into in place of a buffer that is too short for a header: a slot,
+// bounceMemory returns the memory into which MPI receives in place of a buffer that is too short for a header: a slot,
 // or memory of its own when none is left.
 func (r *Request) bounceMemory() []byte {
 	if r.slot != 0 {
@@ -92,7 +91,7 @@ func (r *Request) bounceMemory() []byte {
 	return r.bounce
 }
 
-// room is what a receive without a slot receives into: its buffer, or bounce memory.
+// room returns the memory of a receive without a slot: its buffer, or bounce memory.
 func (r *Request) room() []byte {
 	if len(r.buf) >= slotSize {
 		return r.buf
@@ -103,8 +102,8 @@ func (r *Request) room() []byte {
 	return r.bounce
 }
 
-// fromBounce copies what bounce memory has received to the program. It returns the header if that is
-// what it was: its message is longer than the buffer.
+// fromBounce copies a message from bounce memory to the program. It returns the header if it was one: its message is
+// longer than the buffer.
 func (r *Request) fromBounce() *devmsg.Header {
 	if r.slot == 0 && r.bounce == nil { // most
 		return nil
@@ -123,8 +122,8 @@ func (r *Request) fromBounce() *devmsg.Header {
 	return nil
 }
 
-// landing is the memory of a blocking receive: the program's, and what MPI receives into, which is a slot, or memory of
-// its own, where the program's is too short for a header.
+// landing is the memory of a blocking receive: the program's, and a slot or memory of its own for MPI if the program's
+// is too short for a header.
 type landing struct {
 	buf, room []byte
 	slot      int32
@@ -200,8 +199,7 @@ func (r *Request) enqueue() {
 	q.n++
 }
 
-// postQueued posts what enqueue has queued. A receive that fails is complete, with
-// its error.
+// postQueued posts the requests of enqueue. A receive that fails is complete, with its error.
 func (s *Rank) postQueued() {
 	q := &s.queue
 	if q.n == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/mailbox"
 )
 
-// What the program has under way at a checkpoint and has not protected. The running
-// program sees no difference. For a restart:
+// The program's unprotected operations under way at a checkpoint. The running program sees no difference. For a
+// restart:
 //
 //   - A receive is not pending any more. If its message had come and the program had
 //     not been told, the message is kept in the mailbox where the receive, posted
@@ -21,16 +21,16 @@ import (
 //   - A non-blocking collective cannot be made again, as other ranks may have been
 //     told that it is complete. The checkpoint is refused.
 
-// UnpostedReceives is that of endpoint.Endpoint.
+// UnpostedReceives implements endpoint.Endpoint.
 func (s *Rank) UnpostedReceives() []endpoint.PendingReceive {
 	return s.unposted.Receives()
 }
 
-// NoteSites is that of endpoint.Endpoint.
+// NoteSites implements endpoint.Endpoint.
 func (s *Rank) NoteSites() { s.noteSites = true }
 
-// SaveMail fills a record with the messages and receives of a rank's channels. Waiting is
-// what an earlier record holds for communicators that are not made again yet, or nil.
+// SaveMail fills a record with the messages and receives of a rank's channels. Waiting has an earlier record's messages
+// for communicators that are not made again yet, or nil.
 func (s *Rank) SaveMail(r *mailbox.Mail, channels iter.Seq[*Channel], waiting *mailbox.Mail) error {
 	held, err := s.held(r)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Rank) SaveMail(r *mailbox.Mail, channels iter.Seq[*Channel], waiting *m
 	return nil
 }
 
-// held finds what is under way and not protected: it names the receives in r,
-// returns the messages to save, and refuses what cannot be saved.
+// held finds the unprotected operations under way: it names the receives in r, returns the messages to save, and
+// refuses operations that cannot be saved.
 func (s *Rank) held(r *mailbox.Mail) ([]mailbox.Held, error) {
 	var out []mailbox.Held
 	var errs []error
@@ -119,7 +119,7 @@ func (s *Rank) Quiet(channels iter.Seq[*Channel]) bool {
 // isSaved reports whether MarshalBinary has described the request for this cut.
 func (r *Request) isSaved() bool { return r.saved != 0 && r.saved == r.c.rank.drains }
 
-// protectedReceives are those that a restart posts again by itself.
+// protectedReceives returns those that a restart posts again by itself.
 func (s *Rank) protectedReceives() (out []*Request) {
 	for q := s.pending.first; q != nil; q = q.next {
 		if q.kind == recvRequest && q.state == active && q.isSaved() {
@@ -129,7 +129,7 @@ func (s *Rank) protectedReceives() (out []*Request) {
 	return out
 }
 
-// message is what a complete receive has got.
+// message returns the message of a complete receive.
 func (r *Request) message(number int) (b mailbox.BoxRecord, err error) {
 	b = mailbox.BoxRecord{RecordMessage: endpoint.RecordMessage{Comm: r.c.Name, Source: r.peer, Tag: r.tag,
 		Receive: number}}

@@ -101,8 +101,7 @@ func consumeAll(dest []Status, rs []*Request) error {
 // batch is how many requests one driver call waits for.
 const batch = 128
 
-// waitBatch is room for one such call. A rank has one and uses it for all;
-// who nests waits, or waits at the same time, makes another.
+// waitBatch is room for one such call. A rank has one and uses it for all; nested or simultaneous waits make another.
 type waitBatch struct {
 	busy bool
 	hs   [batch]driver.Handle

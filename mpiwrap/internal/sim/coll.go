@@ -17,7 +17,7 @@ type slot struct {
 	err     error
 }
 
-// input is what one rank brought.
+// input is one rank's input.
 type input struct {
 	a    driver.Coll
 	data []byte
@@ -27,8 +27,7 @@ func newSlot(n int) *slot {
 	return &slot{in: make([]*input, n), extra: make([][]int, n), handles: make([]driver.Handle, n)}
 }
 
-// enterSlot finds the slot of the rank's next collective on m. Ranks that
-// disagree about what it is all fail.
+// enterSlot finds the slot of the rank's next collective on m. Ranks that disagree about the collective all fail.
 func (r *rank) enterSlot(m *comm, what string) (*slot, int, error) {
 	me, ok := r.rankIn(m)
 	if !ok {
@@ -92,8 +91,8 @@ func (r *rank) join(a driver.Coll) (func() (bool, error), error) {
 	}, nil
 }
 
-// complete reports whether what rank me needs has arrived: a root that only gives
-// and a leaf that only gives need no other rank.
+// complete reports whether the data that rank me needs has arrived: a root that only gives and a leaf that only gives
+// need no other rank.
 func (s *slot) complete(a *driver.Coll, me int) bool {
 	switch a.Kind {
 	case driver.Bcast, driver.Scatter, driver.Scatterv:

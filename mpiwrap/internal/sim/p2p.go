@@ -17,8 +17,7 @@ type message struct {
 	sender *request // to complete when received; nil for a buffered send, whose bytes are data
 }
 
-// channel holds what one sender has sent on one communicator and the receiver
-// has not seen yet, in order.
+// channel holds the messages of one sender on one communicator that the receiver has not seen yet, in order.
 type channel struct {
 	comm   driver.Handle
 	source int
@@ -66,7 +65,7 @@ func (r *rank) enter() error {
 	return r.dead()
 }
 
-// poll shows the rank some of what has arrived.
+// poll shows the rank some of the messages that have arrived.
 func (r *rank) poll() {
 	for r.rng.Float64() >= r.w.opt.Delay && r.deliverOne() {
 	}
@@ -207,7 +206,7 @@ func (r *rank) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status
 	return r.complete(&request{recv: true, comm: c, peer: source, tag: tag, buf: buf})
 }
 
-// complete starts requests and returns when all are done, with what the first gave.
+// complete starts requests and returns when all are done, with the result of the first.
 func (r *rank) complete(qs ...*request) (driver.Status, error) {
 	err := r.enter()
 	defer r.w.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// If a world has delays, what MPI may do late is done late: the bytes of a matched
-// message move in a later call of the receiver, from the sender's buffer if the send was
-// not buffered; one-sided accesses happen when they are synchronised.
+// If a world has delays, all that MPI may do late is done late. The bytes of a matched message move in a later call of
+// the receiver, from the sender's buffer if the send was not buffered. One-sided accesses happen when they are
+// synchronised.
 
-// bytes returns what the message carries.
+// bytes returns the bytes of the message.
 func (m *message) bytes() []byte {
 	if m.sender != nil {
 		return m.sender.buf

@@ -1,20 +1,17 @@
 // Package sim runs the ranks of an MPI program as goroutines of one process,
 // behind the same interface as a real MPI library.
 //
-// It is for tests and for programs run without MPI; it never calls itself an
-// MPI. What MPI leaves open is drawn from a seed: how long a message stays
-// invisible, which sender's message is seen first, whether a goroutine yields
-// inside a call, how long a matched message's bytes are still under way, when
-// a one-sided access happens before its synchronisation. What MPI promises is kept: messages of one sender and
-// communicator are matched in the order they were sent, posted receives come
-// first, a blocked call ends when what it waits for has happened.
+// It is for tests and for programs run without MPI; it never calls itself an MPI. Choices that MPI leaves open are
+// drawn from a seed: how long a message stays invisible, which sender's message is seen first, whether a goroutine
+// yields inside a call, how long a matched message's bytes are still under way, when a one-sided access happens before
+// its synchronisation. MPI's promises are kept: messages of one sender and communicator are matched in the order of
+// sending, posted receives come first, a blocked call ends when its condition is met.
 //
 // # Stricter than MPI
 //
-// Ranks that call different collectives, or disagree about a root or a length,
-// all get an error. With Pinned a world ends with an error when a message layer
-// would touch memory of a call under way that is not pinned. A world in which every rank is blocked
-// or has returned ends with an error that says what each rank waits for.
+// Ranks that call different collectives, or disagree about a root or a length, all get an error. With Pinned a world
+// ends with an error when a message layer would touch memory of a call under way that is not pinned. A world in which
+// every rank is blocked or has returned ends with an error that names each rank's call.
 //
 // # Concurrency
 //
@@ -32,10 +29,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// ErrDeadlock is what blocked calls return when no rank can go on.
+// ErrDeadlock is the error of blocked calls when no rank can go on.
 var ErrDeadlock = errors.New("all ranks are blocked or have returned")
 
-// ErrKilled is what every call of a killed rank returns.
+// ErrKilled is the error of every call of a killed rank.
 var ErrKilled = errors.New("rank was killed by the test")
 
 // Options shape a World. The zero value is a quiet, deterministic network.
@@ -48,8 +45,8 @@ type Options struct {
 	// Delay is the chance that a call does not yet see a message that has been
 	// sent, from 0 to below 1. Zero means that messages are seen at once.
 	Delay float64
-	// Concurrent lets several goroutines be inside a rank's calls at once. Then a
-	// deadlock is not noticed: who might still call is not known.
+	// Concurrent lets several goroutines be inside a rank's calls at once. Then a deadlock is not noticed: any rank
+	// might still call.
 	Concurrent bool
 	// Pinned reports whether memory is pinned, as pinned.Is does: then buffers of
 	// non-blocking calls must be while they are touched. Nil demands nothing.
@@ -83,7 +80,7 @@ type rank struct {
 	cond     *sync.Cond
 	waiting  int    // goroutines of the rank that are blocked
 	turn     uint64 // grows when they are woken
-	what     string // what the rank waits for, while one is
+	what     string // the rank's call, while one is under way
 	killed   bool
 	finished bool
 
@@ -233,7 +230,7 @@ func (r *rank) block(what string) {
 	}
 }
 
-// Info says what this is.
+// Info describes the simulator.
 func (r *rank) Info() driver.Info {
 	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
 		Pin:     r.w.opt.Pinned != nil,

@@ -91,7 +91,7 @@ func (l *Level) AgreeOn(epochs []format.Epoch) {
 	}
 }
 
-// NewestAgreed is the newest epoch that is committed at the level for sure, in this run.
+// NewestAgreed returns the newest epoch that is committed at the level for sure, in this run.
 func (c *Catalog) NewestAgreed(l *Level) format.Epoch {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-// twoEpochs is a disk with the committed epochs 1 and 2.
+// twoEpochs returns a disk with the committed epochs 1 and 2.
 func twoEpochs(t *testing.T) *crashfs.FS {
 	t.Helper()
 	w, err := jobtest.OpenWorld(jobtest.NewWorldFS())

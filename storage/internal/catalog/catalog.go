@@ -138,7 +138,7 @@ func (c *Catalog) Holders(l *Level, e format.Epoch, match func(h *Holding) bool)
 	return c.Others.Holders(l.Name(), e, match)
 }
 
-// PeerDir is a level's directory at another rank. Its close ends the connection.
+// PeerDir returns a level's directory at another rank. Its close ends the connection.
 func (c *Catalog) PeerDir(ctx context.Context, rank int, l *Level) (level.Epochs, io.Closer) {
 	f := c.Peer(ctx, rank, l.Name())
 	return level.NewDir(f, l.Name(), "", rank).Only(&c.Contents), f

@@ -49,7 +49,7 @@ func (c *Catalog) writeLedger(l *Level, look *Look) error {
 	return nil
 }
 
-// ledgerOf is the ledger of a level as it should be now, old the one there.
+// ledgerOf returns the ledger of a level as it should be now, old the one there.
 func (c *Catalog) ledgerOf(here *Level, look *Look, old *format.Ledger) (*format.Ledger, error) {
 	book := &format.Ledger{Rank: c.Rank, Node: c.Node, Run: c.Identity}
 	for _, l := range c.levels {

@@ -111,7 +111,7 @@ func (l *Level) keepLook(look *Look) {
 // DropLook makes the next Prune look again: an epoch is about to be committed.
 func (l *Level) DropLook() { l.keepLook(nil) }
 
-// takeLook is the look that was kept, once, or a new one.
+// takeLook returns the look that was kept, once, or a new one.
 func (l *Level) takeLook() (*Look, error) {
 	l.mu.Lock()
 	look := l.look

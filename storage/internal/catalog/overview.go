@@ -222,7 +222,7 @@ func (t *Listing) Shard(e format.Epoch) (*format.ShardInfo, [16]byte) {
 	return x.shard, x.id
 }
 
-// newest is the newest epoch that can be restored.
+// newest returns the newest epoch that can be restored.
 func (t *Listing) newest() format.Epoch {
 	for i := range t.epochs {
 		if t.epochs[i].err == nil {

@@ -297,7 +297,7 @@ func TestViewsDiffer(t *testing.T) {
 	}
 }
 
-// manifestInfos is what the manifest of an epoch at global says, as if of shards put again.
+// manifestInfos returns what the manifest of an epoch at global says, as if of shards put again.
 func manifestInfos(t *testing.T, w *jobtest.World, e storage.Epoch) []storage.ShardInfo {
 	t.Helper()
 	m, err := w.At(0, 1).ReadManifest(e)

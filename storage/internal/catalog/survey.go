@@ -258,7 +258,7 @@ func (c *Catalog) lookedAt(size int) (ranks []int) {
 	return ranks
 }
 
-// Highest is the greatest epoch number that any level has seen; see storage.Store.Highest.
+// Highest returns the greatest epoch number that any level has seen; see storage.Store.Highest.
 func (c *Catalog) Highest(ctx context.Context) (format.Epoch, error) {
 	highest := format.Epoch(0)
 	for _, l := range c.levels {

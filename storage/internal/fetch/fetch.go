@@ -115,7 +115,7 @@ func (sh *Shard) note(err error) {
 	sh.log.Warn("holdfast: damaged copy of a shard; trying the next one", "epoch", sh.epoch, "err", err)
 }
 
-// Level is the level from which the shard is read first.
+// Level returns the level from which the shard is read first.
 func (sh *Shard) Level() string {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -129,7 +129,7 @@ func (sh *Shard) Digest() [16]byte {
 	return sh.digest
 }
 
-// Rank is the shard's rank.
+// Rank returns the shard's rank.
 func (sh *Shard) Rank() int { return sh.rank }
 
 // Layout returns the shard's layout of global arrays, or nil.
@@ -139,7 +139,7 @@ func (sh *Shard) Layout() *format.Layout {
 	return sh.copies[0].At.Info.Layout
 }
 
-// Epoch is the shard's epoch.
+// Epoch returns the shard's epoch.
 func (sh *Shard) Epoch() format.Epoch { return sh.epoch }
 
 // Damage lists the damage found so far that an outer level made good.

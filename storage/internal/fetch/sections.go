@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// IndexOf is the index of the copy that was opened first: names, sizes, hashes.
+// IndexOf returns the index of the copy that was opened first: names, sizes, hashes.
 func IndexOf(sh *Shard) *format.Index { return sh.shape }
 
-// CopyOf is the copy that was opened first.
+// CopyOf returns the copy that was opened first.
 func CopyOf(sh *Shard) *shard.Copy {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the hex examples of docs/FORMAT
 
 const formatDoc = "../../../docs/FORMAT.md"
 
-// exampleShard is the shard that FORMAT.md shows.
+// exampleShard returns the shard that FORMAT.md shows.
 func exampleShard(t *testing.T) ([]byte, storage.ShardInfo) {
 	t.Helper()
 	fsys := crashfs.New()
@@ -55,7 +55,7 @@ func exampleShard(t *testing.T) ([]byte, storage.ShardInfo) {
 	return b, info
 }
 
-// exampleLayouts is the manifest with layouts that FORMAT.md shows.
+// exampleLayouts returns the manifest with layouts that FORMAT.md shows.
 func exampleLayouts() *format.Manifest {
 	u := layout.Array{Name: "u", Type: "float64", Section: "array/u", Elem: 8, Kind: layout.Divided,
 		Dims: []int64{2, 3}}
@@ -68,7 +68,7 @@ func exampleLayouts() *format.Manifest {
 	return m
 }
 
-// exampleItems is the section layout that FORMAT.md shows, of a rank with two sets of items.
+// exampleItems returns the section layout that FORMAT.md shows, of a rank with two sets of items.
 func exampleItems(t *testing.T) []byte {
 	key := func(i int64, s string, bytes int64) layout.Item {
 		return layout.Item{Key: layout.Key{Int: i, Str: s}, Bytes: bytes}

@@ -130,7 +130,7 @@ func gfInverse(a byte) byte {
 	return 0
 }
 
-// parityRows is the matrix of FORMAT.md: the last m rows of V times the inverse of
+// parityRows returns the matrix of FORMAT.md: the last m rows of V times the inverse of
 // the first k rows of V, V[r][c] being r to the power c.
 func parityRows(k, m int) [][]byte {
 	v := make([][]byte, k+m)

@@ -23,7 +23,7 @@ func (i Identity) Owns(x Identity) bool {
 // Replaced reports whether the run i started over in the directories of the run x.
 func (i Identity) Replaced(x Identity) bool { return !x.IsZero() && i.Before == x.ID }
 
-// Short is the first digits of the ID, "" without one.
+// Short returns the first digits of the ID, "" without one.
 func (i Identity) Short() string {
 	if i.IsZero() {
 		return ""

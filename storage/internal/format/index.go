@@ -70,7 +70,7 @@ func ChunkCount(size int64, chunkBytes int) int64 {
 	return (size + int64(chunkBytes) - 1) / int64(chunkBytes)
 }
 
-// Bytes is the sum of the section sizes.
+// Bytes returns the sum of the section sizes.
 func (x *Index) Bytes() (n int64) {
 	for _, s := range x.Sections {
 		n += s.Size
@@ -78,7 +78,7 @@ func (x *Index) Bytes() (n int64) {
 	return n
 }
 
-// Owned is the number of bytes stored in this shard itself.
+// Owned returns the number of bytes stored in this shard itself.
 func (x *Index) Owned() (n int64) {
 	for i := range x.Chunks {
 		if x.Chunks[i].Origin == x.Epoch {
@@ -115,7 +115,8 @@ func (x *Index) Section(name string) (*Section, bool) {
 	return nil, false
 }
 
-// Content is a digest of the shard's contents, however its bytes are stored: copies at different levels have the same.
+// Content returns a digest of the shard's contents, however its bytes are stored: copies at different levels have the
+// same.
 func (x *Index) Content() [16]byte {
 	var e Encoder
 	e.U64(uint64(x.Epoch))
@@ -132,7 +133,7 @@ func (x *Index) Content() [16]byte {
 	return Hash(e.B)
 }
 
-// Hash is the xxh3-128 of b.
+// Hash returns the xxh3-128 of b.
 func Hash(b []byte) [16]byte { return xxh3.Hash128(b).Bytes() }
 
 // Encode returns the sealed index record.
@@ -320,7 +321,7 @@ func ChunksIn(x *Index, name string) []Chunk {
 	return x.ChunksOf(sec)
 }
 
-// ChunksOf are the chunks of a section.
+// ChunksOf returns the chunks of a section.
 func (x *Index) ChunksOf(sec *Section) []Chunk {
 	return x.Chunks[sec.First : sec.First+int(ChunkCount(sec.Size, x.ChunkBytes))]
 }

@@ -69,7 +69,7 @@ func (l *Layout) flags() uint8 {
 	return flags
 }
 
-// fromFlags is a Layout with the flags; not ok if these cannot be.
+// fromFlags returns a Layout with the flags; not ok if these cannot be.
 func fromFlags(flags uint8) (l *Layout, ok bool) {
 	l = &Layout{Quiet: flags&isQuiet != 0, PerRank: flags&isPerRank != 0}
 	return l, flags&hasLayout != 0 && flags&^allFlags == 0
@@ -293,7 +293,7 @@ func (m *Manifest) Check() error {
 	return nil
 }
 
-// missing is the first rank that is not among them.
+// missing returns the first rank that is not among them.
 func missing(all []layout.Owned) int {
 	for r := range all {
 		if all[r].Rank != r {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 )
 
-// exampleLayout is that of one of two ranks.
+// exampleLayout returns the example layout of one of two ranks.
 func exampleLayout(rank int) *Layout {
 	start := int64(rank) * 4
 	step := layout.Local{Array: layout.Array{Name: "step", Type: "int", Elem: 8, Dims: []int64{1},

@@ -34,7 +34,7 @@ const (
 	TempSuffix   = ".tmp"
 )
 
-// EpochName is the directory of an epoch.
+// EpochName returns the directory of an epoch.
 func EpochName(e Epoch) string { return fmt.Sprintf("%s%010d", epochPrefix, uint64(e)) }
 
 // MaxCounted is a number that no job counts up to, and maxEpoch the greatest that is read.
@@ -57,10 +57,10 @@ func ParseEpochName(name string) (Epoch, bool) {
 	return Epoch(v), true
 }
 
-// ShardName is the file of a rank's shard.
+// ShardName returns the file of a rank's shard.
 func ShardName(rank int) string { return fmt.Sprintf("%s%06d%s", shardPrefix, rank, shardSuffix) }
 
-// RowName is the file with row j of the parity that rank encoded.
+// RowName returns the file with row j of the parity that rank encoded.
 func RowName(rank, j int) string { return fmt.Sprintf("%s%06d.parity-%d", shardPrefix, rank, j) }
 
 // RowID names row j of the parity that a rank encoded.
@@ -91,7 +91,7 @@ func ParsePackName(name string) (first int, ok bool) {
 	return int(v), err == nil && PackName(int(v)) == name
 }
 
-// PackName is the file of the pack whose first rank is given.
+// PackName returns the file of the pack whose first rank is given.
 func PackName(first int) string { return fmt.Sprintf("%s%06d%s", packPrefix, first, packSuffix) }
 
 const (
@@ -100,7 +100,7 @@ const (
 	LedgerLimit = 16 << 20
 )
 
-// LedgerName is the file of a rank's ledger.
+// LedgerName returns the file of a rank's ledger.
 func LedgerName(rank int) string { return fmt.Sprintf("%s%06d", ledgerPrefix, rank) }
 
 // IsLedger reports whether LedgerName makes the name.
@@ -124,5 +124,5 @@ const LockName = "holdfast.run"
 // AttemptsPrefix begins the names that AttemptsName makes.
 const AttemptsPrefix = "trials-"
 
-// AttemptsName is the file of a rank's restore attempts.
+// AttemptsName returns the file of a rank's restore attempts.
 func AttemptsName(rank int) string { return fmt.Sprintf("%s%06d", AttemptsPrefix, rank) }

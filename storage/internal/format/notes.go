@@ -136,7 +136,7 @@ type Pin struct {
 
 const pinPrefix = "kept-"
 
-// PinName is the file of the record of an epoch.
+// PinName returns the file of the record of an epoch.
 func PinName(e Epoch) string { return pinPrefix + strings.TrimPrefix(EpochName(e), epochPrefix) }
 
 // ParsePinName reads the epoch back from the name of a record.

@@ -60,7 +60,7 @@ const (
 	versionOwnedAll = 3 // of manifests: with the identity of the run, and perhaps with layouts
 )
 
-// newest is the newest version of a kind that this build reads.
+// newest returns the newest version of a kind that this build reads.
 func (k RecordKind) newest() uint16 {
 	switch k {
 	case KindManifest:
@@ -73,7 +73,7 @@ func (k RecordKind) newest() uint16 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// CRC is the CRC-32C of b.
+// CRC returns the CRC-32C of b.
 func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // UpdateCRC continues with a CRC-32C.

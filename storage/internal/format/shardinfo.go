@@ -83,7 +83,7 @@ func packIndex(infos *[]ShardInfo) func(f Fields) {
 	return func(f Fields) { List(f, infos, shardInfoMin, func(i *ShardInfo) { i.fields(f) }) }
 }
 
-// FileName is the file that holds the shard.
+// FileName returns the file that holds the shard.
 func (i *ShardInfo) FileName() string {
 	if i.Pack != NoPack {
 		return PackName(i.Pack)

@@ -20,7 +20,7 @@ import (
 //	s3://<bucket>/<prefix>/epoch-0000000007/manifest
 //
 // An object appears whole or not at all and is durable then, so nothing has a temporary name. It must be strongly
-// consistent; package object says what else is asked of it, and what becomes of requests that get lost.
+// consistent; package object has its other requirements, and the fate of requests that get lost.
 type Bucket struct {
 	place
 	b     object.Bucket
@@ -39,7 +39,7 @@ func newBucket(fsys vfs.FS, p place) *Bucket {
 	return l
 }
 
-// Traits are those of the level, but that each object has one writer.
+// Traits returns the traits of the level, but that each object has one writer.
 func (l *Bucket) Traits() Traits {
 	t := l.place.Traits()
 	t.Single = true

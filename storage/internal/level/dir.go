@@ -23,12 +23,12 @@ type Dir struct {
 	remote func() bool // other machines may see it
 	cached manifests   // where all ranks have one directory, and the manifests are the largest
 	// known has the epochs whose directories this process has made or looked at: no other user can have put others in
-	// their place, since no other may write to the directory that they are in. Who reads data there looks again.
+	// their place, since no other may write to the directory that they are in. Readers of data there look again.
 	known sync.Map
 	run   string // that has the directory, which all ranks share; may be empty
 }
 
-// NewDir is the directory of a level at path, which belongs to the store of a rank.
+// NewDir returns the directory of a level at path, which belongs to the store of a rank.
 func NewDir(fsys vfs.FS, name, path string, owner int) *Dir {
 	return newDir(fsys, place{name: name, path: path, owner: owner})
 }
@@ -104,7 +104,7 @@ func (d *Dir) findDir(path string) (fresh bool, err error) {
 	return err == nil, err
 }
 
-// epochPath is the directory of an epoch.
+// epochPath returns the directory of an epoch.
 func (d *Dir) epochPath(e format.Epoch) string { return filepath.Join(d.path, format.EpochName(e)) }
 
 // epochFile returns the path of a file of an epoch. It fails unless only this user can have filled the epoch's

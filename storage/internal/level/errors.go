@@ -173,7 +173,7 @@ func (e *SpaceError) Error() string {
 		e.Level, kindOf(e.Dir), e.Need, missing)
 }
 
-// Missing is the number of bytes by which the level is too small.
+// Missing returns the number of bytes by which the level is too small.
 func (e *SpaceError) Missing() int64 { return max(e.Need-e.Free, 0) }
 
 // Absent reports whether err means "not here" and not "damaged".

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-// diskJob is one rank's job on the disk, with an epoch at local and global.
+// diskJob returns one rank's job on the disk, with an epoch at local and global.
 func diskJob(t *testing.T, change func(o *storage.Options)) (*storage.Store, error) {
 	t.Helper()
 	return diskJobBy(t, vfs.OS{}, change)

@@ -117,7 +117,7 @@ type Traits struct {
 // SurvivesNode reports whether the level keeps files whose node is lost.
 func (t Traits) SurvivesNode() bool { return t.Shared || t.WrittenByOthers }
 
-// TraitsOf are those of the level with a name.
+// TraitsOf returns the traits of the level with a name.
 func TraitsOf(name string) Traits {
 	switch name {
 	case format.LevelLocal:

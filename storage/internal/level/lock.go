@@ -34,7 +34,7 @@ const (
 	firstPause   = 250 * time.Millisecond // between two looks; later ones are up to a quarter of a beat
 )
 
-// BeatOf is how often the lock of a level is to be rewritten.
+// BeatOf returns how often the lock of a level is to be rewritten.
 func BeatOf(l Level) time.Duration {
 	if s, ok := l.(interface{ SlowLock() bool }); ok && s.SlowLock() {
 		return LockBeatSlow
@@ -143,7 +143,7 @@ func (p *place) busy(have *format.Lock) error {
 	return &BusyError{Level: p.name, Dir: p.path, Node: have.Owner.Node, PID: have.Owner.PID}
 }
 
-// LockPath is the lock's file.
+// LockPath returns the lock's file.
 func (d *Dir) LockPath() string { return filepath.Join(d.path, format.LockName) }
 
 // ReadLock returns nil without an error for a lock that is being rewritten, or damaged: its watcher sees whether it
@@ -248,7 +248,7 @@ func (d *Dir) takeLock(want *format.Lock) error {
 	return errors.Join(err, removeIfThere(d.fs, temp))
 }
 
-// ClaimPath is the file by which one of the runs that find a dead owner's lock gets
+// ClaimPath returns the file by which one of the runs that find a dead owner's lock gets
 // the right to replace it: a name for just these bytes, which only one can link.
 func (d *Dir) ClaimPath(lock []byte) string {
 	sum := sha256.Sum256(lock)

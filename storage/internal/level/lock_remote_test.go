@@ -45,7 +45,7 @@ func (f *lossyFS) wait() {
 	time.Sleep(d)
 }
 
-// again is the answer to the second request, where the first was carried out.
+// again returns the answer to the second request, where the first was carried out.
 func (f *lossyFS) again(err error, second error, op, name string) error {
 	if err == nil && f.lose != nil && f.lose() {
 		return &fs.PathError{Op: op, Path: name, Err: second}

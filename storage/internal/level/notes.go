@@ -81,8 +81,7 @@ func ReadLedger(l Level, rank int) (*format.Ledger, error) {
 	return readNote(l, format.LedgerName(rank), format.DecodeLedger)
 }
 
-// ReadLedgers reads all ledgers of a place. What is wrong with one comes back
-// beside the others.
+// ReadLedgers reads all ledgers of a place. The fault of one is returned with the others.
 func ReadLedgers(l Level) (out []*format.Ledger, problems map[string]error, err error) {
 	list, err := l.entries()
 	if err != nil {

@@ -84,13 +84,13 @@ func schemeOf(path string) (scheme string, url bool) {
 	return scheme, url && scheme != "" && !strings.ContainsAny(scheme, "/. ")
 }
 
-// Name is that of the level; empty if it is not known.
+// Name returns the name of the level; empty if it is not known.
 func (p *place) Name() string { return p.name }
 
-// Path is where it is.
+// Path returns where it is.
 func (p *place) Path() string { return p.path }
 
-// Traits are those of the level.
+// Traits returns the traits of the level.
 func (p *place) Traits() Traits { return TraitsOf(p.name) }
 
 // manifest decodes that of an epoch, which must be one that belongs there.
@@ -124,7 +124,7 @@ func (p *place) belongs(file string, m *format.Manifest, n int64, e format.Epoch
 	return m, nil
 }
 
-// run is the one whose epochs count there.
+// run returns the one whose epochs count there.
 func (p *place) run() format.Identity {
 	if p.of != nil {
 		return p.of.Run

@@ -231,7 +231,7 @@ func (d *Dir) Discard(e format.Epoch, name string) error {
 	return nil
 }
 
-// FileOf is the path of a file of an epoch, for people.
+// FileOf returns the path of a file of an epoch, for people.
 func FileOf(l Epochs, e format.Epoch, name string) string {
 	if IsStore(l.Path()) {
 		return l.Path() + "/" + format.EpochName(e) + "/" + name

@@ -94,11 +94,11 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// A user keeps epochs beside a job that holds the run lock, so what keeps one who prunes and one who keeps apart is
-// this: both leave a note, and then look for the other's.
+// A user keeps epochs next to a job that holds the run lock. So pruning and keeping exclude each other by notes: each
+// side leaves one, and then looks for the other's.
 //
-//  1. Who prunes announces which epochs will go, then reads which are to stay, and stops if one was added.
-//  2. Who keeps writes that an epoch is to stay, then reads what is announced, and waits for the end of it.
+//  1. A pruner announces the epochs that will go, then reads the list of those that stay, and stops if one was added.
+//  2. A keeper writes that an epoch is to stay, then reads the announcements, and waits for their end.
 //
 // Whichever note is there first is seen by the other. An announcement has the name of a temporary file: that of a
 // process which has died goes with the next start of the job, or with the next tool that has the lock.

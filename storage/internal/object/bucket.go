@@ -25,7 +25,7 @@ var (
 	PartBytes = 8 << 20
 )
 
-// Bucket is what lies below a prefix of a bucket. Keys are relative to it. Its methods may be called by several
+// Bucket is the part of a bucket below a prefix. Keys are relative to it. Its methods may be called by several
 // goroutines; each bounds the time of its request, retries included. Errors are *Error.
 type Bucket interface {
 	// Until makes all requests end with ctx, but those that tidy up (see Tidying), which get a few seconds from then
@@ -44,9 +44,9 @@ type Bucket interface {
 	Get(ctx context.Context, key string, limit int64) ([]byte, Info, error)
 	// ReadAt reads from an object that Head, or List, has described. It is ErrChanged if the object is another one now.
 	ReadAt(ctx context.Context, of Info, p []byte, off int64) (n int, err error)
-	// List lists the objects whose keys begin with prefix, in the order of their keys. With delimited those that have
-	// a slash behind the prefix are left out, and dirs has what stands before the slash. most bounds both together; 0:
-	// no bound.
+	// List lists the objects whose keys begin with prefix, in the order of their keys. With delimited those that have a
+	// slash behind the prefix are left out, and dirs has the names before the slash. most bounds both together; 0: no
+	// bound.
 	List(ctx context.Context, prefix string, delimited bool, most int32) (list []Info, dirs []string, err error)
 	// Delete removes an object if it is the one meant (ErrChanged). One that is gone is no error. Some stores ignore
 	// the condition.
@@ -55,9 +55,9 @@ type Bucket interface {
 	RemoveTried(ctx context.Context, key string) error
 	// NewUpload begins to make an object of at most most bytes; 0: not known. Requests end with ctx.
 	NewUpload(ctx context.Context, key string, most int64) Upload
-	// AbortUploads gives up all multipart uploads below a prefix, and frees what they take.
+	// AbortUploads gives up all multipart uploads below a prefix, and frees their storage.
 	AbortUploads(ctx context.Context, prefix string) error
-	// Try finds out, by an object of this key, whether the store does what commits need.
+	// Try finds out, by an object of this key, whether the store can do the operations that commits need.
 	Try(ctx context.Context, key string) error
 }
 
@@ -85,7 +85,7 @@ type Info struct {
 	Modified time.Time
 }
 
-// open reaches a bucket; nil: the program does not import what does. prefix ends with a slash, unless it is empty.
+// open reaches a bucket; nil: the program does not import the package. prefix ends with a slash, unless it is empty.
 var open func(name, prefix string) Bucket
 
 // Register is called by the init of the package that reaches buckets.
@@ -122,7 +122,7 @@ func parse(url string) (name, prefix string, err error) {
 
 type tidyKey struct{}
 
-// Tidying marks requests that undo what the caller has begun: the end of a lock, of a note, of an upload.
+// Tidying marks requests that undo operations of the caller: the end of a lock, of a note, of an upload.
 func Tidying(ctx context.Context) context.Context { return context.WithValue(ctx, tidyKey{}, true) }
 
 // IsTidying reports whether ctx is of Tidying.

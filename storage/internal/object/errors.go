@@ -9,19 +9,19 @@ import (
 var (
 	// ErrChanged marks a put or delete whose condition did not hold: the object is another one than was meant.
 	ErrChanged = errors.New("the object is not as expected")
-	// ErrNoImport marks a program that does not import what reaches object stores.
+	// ErrNoImport marks a program that does not import the package for object stores.
 	ErrNoImport = errors.New("this program is built without object stores")
 	// ErrURL marks a URL that names no bucket.
 	ErrURL = errors.New("not the URL of a bucket")
 )
 
-// Error says which request on which object failed, why, and what to do.
+// Error names the failed request, its object, the cause and the remedy.
 type Error struct {
 	Op     string // "put", "get", "list", ...
 	URL    string // s3://bucket/key
 	Code   string // of the store; may be empty
 	Remedy string // may be empty
-	Kind   error  // one of the above, or another of what the store said; nil: not known
+	Kind   error  // one of the above, or another answer of the store; nil: not known
 	Err    error
 }
 
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// cause is the shortest that says it all.
+// cause returns the shortest that says it all.
 func (e *Error) cause() error {
 	var api interface { // of the library
 		ErrorCode() string
@@ -51,5 +51,5 @@ func (e *Error) cause() error {
 	return e.Err
 }
 
-// Unwrap gives the kind and what the library said.
+// Unwrap returns the kind and the library's error.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }

@@ -1,6 +1,6 @@
 // Package peer lets the stores of a job's ranks use each other's level directories as files: FS asks, Server answers,
-// over connections that a Transport makes. Every byte is checked on the way. Nothing is decided here: who holds what is
-// the business of those that ask. On one node a Handover passes open files.
+// over connections that a Transport makes. Every byte is checked on the way. Nothing is decided here: the askers know
+// the holders of shards. On one node a Handover passes open files.
 package peer
 
 import (
@@ -29,7 +29,7 @@ type FS struct {
 	names *conn // guarded by mu: for everything but open files
 }
 
-// NewFS is the directory of a level at a rank. Nothing is dialled before it is used.
+// NewFS returns the directory of a level at a rank. Nothing is dialled before it is used.
 func NewFS(ctx context.Context, via Transport, rank int, level string) *FS {
 	return &FS{ctx: ctx, via: via, rank: rank, level: level}
 }
@@ -76,8 +76,8 @@ func (p *conn) call(op wireOp, head, data, buf []byte) (*format.Decoder, error) 
 // dialTime bounds how long a rank may take to answer at all.
 const dialTime = 10 * time.Second
 
-// exchangeTime bounds one request and its reply, so that a rank that hangs
-// fails what needs it. A block takes milliseconds.
+// exchangeTime bounds one request and its reply, so that a rank that hangs fails the operations that need it. A block
+// takes milliseconds.
 const exchangeTime = 2 * time.Minute
 
 func (p *conn) exchange(op wireOp, head, data, buf []byte) (*format.Decoder, error) {
@@ -212,7 +212,7 @@ func (f *FS) Stat(name string) (vfs.Entry, error) {
 	return entry, atEnd(d)
 }
 
-// Free is how many bytes the file system has left.
+// Free returns how many bytes the file system has left.
 func (f *FS) Free(name string) (int64, error) {
 	d, err := f.call(wireFree, name)
 	if err != nil {
@@ -221,7 +221,7 @@ func (f *FS) Free(name string) (int64, error) {
 	return d.I64(), atEnd(d)
 }
 
-// atEnd reports whether a reply was what it should be.
+// atEnd reports whether a reply was right.
 func atEnd(d *format.Decoder) error {
 	if !d.Done() {
 		return fmt.Errorf("malformed reply: %w", ErrDamaged)

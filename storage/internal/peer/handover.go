@@ -20,7 +20,7 @@ import (
 // MaxAddress bounds the length of an address.
 const MaxAddress = 64
 
-// What the answer to a question begins with.
+// The beginnings of answers to a question.
 const (
 	granted = 1 // a file comes with it
 	unable  = 2 // there is a file, and it cannot be handed over
@@ -36,8 +36,8 @@ type Handover struct {
 	end  context.CancelFunc
 }
 
-// HandOver starts to give away what open returns for a key. open is called for every
-// question, by several goroutines; the file stays its own. The caller closes the Handover.
+// HandOver starts to give away the file that open returns for a key. open is called for every question, by several
+// goroutines; the file stays its own. The caller closes the Handover.
 func HandOver(open func(key uint32) (syscall.Conn, error)) (*Handover, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "@holdfast-" + random.Text()})
 	if err != nil {
@@ -49,7 +49,7 @@ func HandOver(open func(key uint32) (syscall.Conn, error)) (*Handover, error) {
 	return h, nil
 }
 
-// Address is what AskFor wants to know, at most MaxAddress bytes.
+// Address returns the address for AskFor, at most MaxAddress bytes.
 func (h *Handover) Address() string { return h.l.Addr().String() }
 
 func (h *Handover) accept() {
@@ -67,7 +67,7 @@ func (h *Handover) answer(c *net.UnixConn) {
 	stop := context.AfterFunc(h.ctx, func() { _ = c.Close() })
 	defer func() {
 		stop()
-		_ = c.Close() // the other end has what it needs, or sees that it has not
+		_ = c.Close() // the other end has its answer, or sees that it has none
 	}()
 	var key [4]byte
 	if sameUser(c) != nil {

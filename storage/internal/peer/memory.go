@@ -17,7 +17,7 @@ type MemShard struct {
 	spans []memSpan // guarded by mu; ascending; nil when it is no longer served
 }
 
-// memSpan is n bytes of the shard from off on: p, or what src has from at on.
+// memSpan is n bytes of the shard from off on: p, or the bytes of src from at on.
 type memSpan struct {
 	off, n int64
 	p      []byte
@@ -25,7 +25,7 @@ type memSpan struct {
 	at     int64
 }
 
-// copy copies what the span has from its byte from on.
+// copy copies the bytes of the span from its byte from on.
 func (s *memSpan) copy(p []byte, from int64) int {
 	if s.src == nil {
 		return copy(p, s.p[from:])
@@ -37,7 +37,7 @@ func (s *memSpan) copy(p []byte, from int64) int {
 	return n
 }
 
-// NewMemShard finds what of a shard lies in the memory of the sections that were put.
+// NewMemShard finds the parts of a shard in the memory of the sections that were put.
 func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
 	m := &MemShard{}
 	for i := range secs {
@@ -68,8 +68,8 @@ func NewMemShard(x *format.Index, secs []shard.Section) (*MemShard, error) {
 	return m, nil
 }
 
-// copyAt copies what lies in memory from off on, and returns how much that was.
-// When there is none, gap is how far it is to the next bytes, at most len(p).
+// copyAt copies the bytes in memory from off on, and returns their number. When there is none, gap is how far it is to
+// the next bytes, at most len(p).
 func (m *MemShard) copyAt(p []byte, off int64) (n, gap int) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -116,7 +116,7 @@ func (f *MemFS) Serve(path string, m *MemShard) (release func()) {
 	}
 }
 
-// Open opens a file for reading; of a lent one it reads from memory what lies there.
+// Open opens a file for reading; it reads the parts of a lent one that lie in memory from there.
 func (f *MemFS) Open(name string) (vfs.File, error) {
 	file, err := f.FS.Open(name)
 	if err != nil {

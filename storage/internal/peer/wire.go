@@ -21,7 +21,7 @@ import (
 // frame: u8 what, u32 length, u32 CRC-32C of the payload, u32 CRC-32C of the nine
 // bytes before, payload.
 //
-// A write has no reply. The next sync reports what went wrong with it.
+// A write has no reply. The next sync reports its failure.
 type wireOp uint8
 
 const (
@@ -167,9 +167,8 @@ func entriesFields(f format.Fields, list *[]vfs.Entry) {
 	format.List(f, list, 19, func(v *vfs.Entry) { entryFields(f, v) })
 }
 
-// Transport carries bytes between the stores of a job's ranks, for the levels
-// that keep redundancy on other nodes. Its connections are authenticated: who
-// comes through is a rank of this job.
+// Transport carries bytes between the stores of a job's ranks, for the levels that keep redundancy on other nodes. Its
+// connections are authenticated: the other end is a rank of this job.
 type Transport interface {
 	// Dial opens a connection to the store of a rank. The caller closes it.
 	Dial(ctx context.Context, rank int) (net.Conn, error)

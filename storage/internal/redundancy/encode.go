@@ -32,7 +32,7 @@ type Group struct {
 	Record  []byte
 }
 
-// NewGroup is the group that a stripe of the committed shards is encoded from.
+// NewGroup returns the group that a stripe of the committed shards is encoded from.
 func NewGroup(m *format.Manifest, st Stripe) *Group {
 	g := &Group{Stripe: st, segment: segmentLen(m.Shards, st.Group, st.K)}
 	group := format.Group{K: st.K, M: st.M, I: st.i, Segment: g.segment}

@@ -111,10 +111,10 @@ type Stripe struct {
 	i     int
 }
 
-// Row is the member, as a place in the group, that keeps parity row j.
+// Row returns the member, as a place in the group, that keeps parity row j.
 func (s Stripe) Row(j int) int { return (s.i + j) % len(s.Group) }
 
-// StripeFor is the stripe that rank encodes.
+// StripeFor returns the stripe that rank encodes.
 func StripeFor(nodes []string, data, parity, rank int) (Stripe, error) {
 	groups, err := ParityGroups(nodes, data, parity)
 	if err != nil {
@@ -128,7 +128,7 @@ func StripeFor(nodes []string, data, parity, rank int) (Stripe, error) {
 	return Stripe{}, fmt.Errorf("rank %d belongs to no parity group", rank)
 }
 
-// StripeIn is the stripe that rank has encoded of a committed epoch.
+// StripeIn returns the stripe that rank has encoded of a committed epoch.
 func StripeIn(m *format.Manifest, rank int) (Stripe, error) {
 	if m.Level != format.LevelParity || !m.ShapeFits() {
 		return Stripe{}, fmt.Errorf("epoch %d has no parity groups at level %s", m.Epoch, m.Level)
@@ -140,16 +140,16 @@ func StripeIn(m *format.Manifest, rank int) (Stripe, error) {
 	return StripeFor(nodes, m.Data, m.Parity, rank)
 }
 
-// data is the member whose segment d is data d.
+// data returns the member whose segment d is data d.
 func (s Stripe) data(d int) int { return (s.i + s.M + d) % len(s.Group) }
 
-// Holding is the stripe of the group that has segment d of the member which encodes s.
+// Holding returns the stripe of the group that has segment d of the member which encodes s.
 func (s Stripe) Holding(d int) Stripe {
 	n := len(s.Group)
 	return Stripe{Group: s.Group, K: s.K, M: s.M, i: ((s.i-s.M-d)%n + n) % n}
 }
 
-// segmentLen is how long the k segments of each member's shard are, whole pages.
+// segmentLen returns how long the k segments of each member's shard are, whole pages.
 func segmentLen(shards []format.ShardInfo, group []int, k int) int64 {
 	var longest int64
 	for _, r := range group {

@@ -124,7 +124,7 @@ func (p *planner) plan(sec *Section) *plan {
 	return x
 }
 
-// zeros is the entry of a chunk that is omitted, as the source or the earlier shard knows it.
+// zeros returns the entry of a chunk that is omitted, as the source or the earlier shard knows it.
 func (x *plan) zeros(i int, e format.Epoch) format.Chunk {
 	k := &x.known[i]
 	if k.Length == 0 {

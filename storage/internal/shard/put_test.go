@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-// smooth is a field of float64, which compresses by planes and not as it lies.
+// smooth returns a field of float64, which compresses by planes and not as it lies.
 func smooth(n int) []byte {
 	b := make([]byte, 0, 8*n)
 	for i := range n {

@@ -29,17 +29,17 @@ type Gathered interface {
 	Gathered()
 }
 
-// Comparer is a Source that can tell without reading them which of its chunks have not changed.
-// The chunks of a section are of format.ChunkBytes, the last one of what is left.
+// Comparer is a Source that can tell without reading them which of its chunks have not changed. The chunks of a section
+// have format.ChunkBytes bytes, the last one has the rest.
 type Comparer interface {
 	// UnchangedSince is asked about an epoch that is committed at the level. It gives a function
 	// that says of a chunk, by its number, whether it has the bytes that it had in the shard of
 	// that epoch, in the section of this name. digest is that of the shard, as Put returned it: an
 	// epoch of the same number may have been written twice. Nil: nothing is known.
 	//
-	// What is said to be unchanged is not read and refers to that epoch, so the source must be
-	// certain. Now and then such a chunk is read nevertheless, since the epoch that holds it is to
-	// be given up or all is to be written (FullEvery): if it differs, Put fails with ErrClaim.
+	// Chunks reported as unchanged are not read and refer to that epoch, so the source must be certain. Now and then
+	// such a chunk is read nevertheless, since the epoch that holds it is to be given up or all is to be written
+	// (FullEvery): if it differs, Put fails with ErrClaim.
 	UnchangedSince(e format.Epoch, digest [16]byte) func(chunk int) bool
 }
 

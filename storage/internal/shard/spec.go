@@ -28,7 +28,7 @@ type Spec struct {
 	Room     int64  // required length of the shard, whole pages; 0: the least
 }
 
-// earlier is the chunks that an earlier shard has for a section. The layout lies in every shard itself, so that
+// earlier returns the chunks that an earlier shard has for a section. The layout lies in every shard itself, so that
 // whoever finds one without its manifest can read it.
 func (p *Spec) earlier(section string) []format.Chunk {
 	if section == format.LayoutSection {
@@ -72,7 +72,7 @@ func (p *Spec) Fits() error {
 // maxShardBytes bounds the sum of a shard's sections, far above the capacity of an index, so that sums do not overflow.
 const maxShardBytes = 1 << 60
 
-// RoomNeeded is the length of the shard if nothing can be compressed. The chunks
+// RoomNeeded returns the length of the shard if nothing can be compressed. The chunks
 // are those that are wanted.
 func (p *Spec) RoomNeeded() (int64, error) {
 	reuse := p.reuse()

@@ -134,8 +134,8 @@ type reservable interface {
 // leastReserved is the room that is worth a request of its own.
 const leastReserved = 2 * BlockBytes
 
-// reserve takes the room of a shard that begins here, as far as the file system does that. What is too
-// much goes when the file is complete.
+// reserve takes the room of a shard that begins here, as far as the file system does that. The excess is cut off when
+// the file is complete.
 func (w *Writer) reserve(n int64) {
 	f, ok := w.f.(reservable)
 	if !ok || !w.f.Direct() || n < leastReserved {
@@ -160,7 +160,7 @@ func (w *Writer) fail(err error) {
 	w.err = cmp.Or(w.err, err)
 }
 
-// rate is how fast the target takes bytes, limits included, in bytes per second;
+// rate returns how fast the target takes bytes, limits included, in bytes per second;
 // 0 when that is not known yet.
 func (w *Writer) rate() float64 {
 	limit := w.pace.limit()
@@ -181,7 +181,7 @@ func (w *Writer) rate() float64 {
 	return rate
 }
 
-// Pos is the offset of the next byte.
+// Pos returns the offset of the next byte.
 func (w *Writer) Pos() int64 { return w.Off + int64(w.n) }
 
 // submit hands one block to the writer goroutine.
@@ -267,8 +267,7 @@ var zeros [vfs.Align]byte
 // errBeyondRoom marks a shard that became longer than it had to be.
 var errBeyondRoom = errors.New("shard is longer than the space reserved for it")
 
-// skipTo continues at a later offset, a multiple of vfs.Align. What lies between
-// reads as zeros in a new file.
+// skipTo continues at a later offset, a multiple of vfs.Align. Gaps read as zeros in a new file.
 func (w *Writer) skipTo(off int64) error {
 	if w.Pos() >= off {
 		return nil

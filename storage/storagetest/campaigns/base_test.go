@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
 
-// stepping is a shard of eight chunks of which each epoch changes one, so that the newest
+// stepping returns a shard of eight chunks of which each epoch changes one, so that the newest
 // ones refer to many earlier epochs.
 func stepping(rank int, e storage.Epoch) []storage.Section {
 	const chunks, chunk = 8, 256 << 10

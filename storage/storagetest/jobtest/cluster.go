@@ -21,7 +21,7 @@ import (
 type Cluster struct {
 	T      *testing.T
 	FS     *crashfs.FS
-	Wrap   vfs.FS   // what the stores see of fs; nil: fs
+	Wrap   vfs.FS   // the stores' view of fs; nil: fs
 	Nodes  []string // of each rank
 	Stores []*storage.Store
 	Net    *storagetest.Loopback
@@ -205,7 +205,7 @@ func (c *Cluster) RestoreAs(e storage.Epoch, data SectionsFor) ([]string, error)
 	return levels, err
 }
 
-// Newest is the newest epoch that every rank is offered.
+// Newest returns the newest epoch that every rank is offered.
 func (c *Cluster) Newest() storage.Epoch {
 	c.T.Helper()
 	count := map[storage.Epoch]int{}
@@ -231,7 +231,7 @@ var (
 	Parity  = storage.LevelConfig{Name: storage.LevelParity}
 )
 
-// NodeNames are the names of n nodes.
+// NodeNames returns the names of n nodes.
 func NodeNames(n int) []string {
 	var out []string
 	for i := range n {

@@ -23,7 +23,7 @@ type LargeFS struct {
 	all   []string              // guarded by mu: the rests by place; 0 is zeros
 }
 
-// largeData is what a file has; guarded by the file system's mu.
+// largeData has a file's contents; guarded by the file system's mu.
 type largeData struct {
 	pages []largePage
 	size  int64
@@ -180,7 +180,7 @@ func (f *LargeFS) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll removes what is below a directory.
+// RemoveAll removes a directory and everything below it.
 func (f *LargeFS) RemoveAll(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -271,7 +271,7 @@ func (d *largeData) grow(n int64) {
 	}
 }
 
-// store finds what stands for a page. mu is held.
+// store finds the stand-in for a page. mu is held.
 func (f *LargeFS) store(p []byte) largePage {
 	g := largePage{number: binary.LittleEndian.Uint64(p)}
 	rest, known := f.rests[string(p[8:])]

@@ -13,7 +13,7 @@ import (
 // PackRanks are those of OpenPacking.
 var PackRanks = []int{0, 1, 2}
 
-// PackTogether does what the ranks of a node do: sizes, parts, seal.
+// PackTogether acts as the ranks of a node: sizes, parts, seal.
 func PackTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
 	secs func(r int) []storage.Section) ([]storage.ShardInfo, storage.NodePack, error) {
 	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: PackRanks}
@@ -60,8 +60,8 @@ func Settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []stor
 	}
 }
 
-// MixedSections has everything a shard can have: zeros, repeats, what compresses,
-// sections that start on a page and such that do not.
+// MixedSections has everything a shard can have: zeros, repeats, compressible bytes, sections that start on a page and
+// others.
 func MixedSections(rank int, e storage.Epoch) []storage.Section {
 	soft := make(storage.Bytes, 400_000)
 	for i := range soft {

@@ -14,7 +14,7 @@ import (
 
 var every = flag.Bool("every", false, "crash at every operation of the tests with many nodes, not at every few")
 
-// CrashStep is how far apart the crashes are: usual, further apart in short
+// CrashStep returns how far apart the crashes are: usual, further apart in short
 // tests, 1 with -every.
 func CrashStep(usual int) int {
 	switch {
@@ -26,7 +26,7 @@ func CrashStep(usual int) int {
 	return usual
 }
 
-// Little is a shard of a few pages, part of which stays the same.
+// Little returns a shard of a few pages, part of which stays the same.
 func Little(rank int, e storage.Epoch) []storage.Section {
 	moves := storage.Bytes(fmt.Sprintf("moves: rank %d epoch %d", rank, e))
 	stays := make(storage.Bytes, 9000)
@@ -63,7 +63,7 @@ func RedundantJob(c *Cluster) (sure storage.Epoch, err error) {
 	return sure, nil
 }
 
-// Changing is a section of n chunks; epoch e changes chunk e mod n only.
+// Changing returns a section of n chunks; epoch e changes chunk e mod n only.
 func Changing(n int) func(rank int, e storage.Epoch) []storage.Section {
 	return func(rank int, e storage.Epoch) []storage.Section {
 		b := make(storage.Bytes, n*format.ChunkBytes)

@@ -162,7 +162,7 @@ func FetchAll(ctx context.Context, s *storage.Store, e storage.Epoch) (map[strin
 	return out, nil
 }
 
-// LevelIn is the level in a directory of the operating system.
+// LevelIn returns the level in a directory of the operating system.
 func LevelIn(name, dir string) *level.Dir { return level.NewDir(vfs.OS{}, name, dir, 0) }
 
 // FlipByte flips a bit of a file.
@@ -178,7 +178,7 @@ func FlipByte(t *testing.T, file string, at int64) {
 	}
 }
 
-// OpenPacking is a node of three ranks that share its local directory.
+// OpenPacking returns a node of three ranks that share its local directory.
 func OpenPacking(t *testing.T, f *crashfs.FS) []*storage.Store {
 	t.Helper()
 	var out []*storage.Store
@@ -196,7 +196,7 @@ func OpenPacking(t *testing.T, f *crashfs.FS) []*storage.Store {
 	return out
 }
 
-// NewPackFS is an empty disk for OpenPacking.
+// NewPackFS returns an empty disk for OpenPacking.
 func NewPackFS() *crashfs.FS {
 	f := crashfs.New()
 	f.SetDirect(true)

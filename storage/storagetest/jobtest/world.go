@@ -26,7 +26,7 @@ type World struct {
 // WorldSize is how many ranks a World has.
 const WorldSize = 2
 
-// NewWorldFS is an empty disk for a World.
+// NewWorldFS returns an empty disk for a World.
 func NewWorldFS() *crashfs.FS {
 	f := crashfs.New()
 	f.SetDirect(true)
@@ -80,7 +80,7 @@ func OpenKeeping(t *testing.T, f *crashfs.FS) *World {
 	return w
 }
 
-// At is a level of a rank: its local directory at 0, the global one at 1.
+// At returns a level of a rank: its local directory at 0, the global one at 1.
 func (w *World) At(rank, l int) *level.Dir {
 	if l == 0 {
 		return level.NewDir(w.FS, storage.LevelLocal, fmt.Sprintf("/local%d", rank), rank)
@@ -95,7 +95,7 @@ func (w *World) Stop() {
 	}
 }
 
-// Each collects what one call per rank says of its shard.
+// Each collects the results of one call per rank about its shard.
 func (w *World) Each(do func(s *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
 	var infos []storage.ShardInfo
 	for r, s := range w.Stores {
@@ -246,7 +246,7 @@ func (w *World) WholeEpochs() error {
 // MaxDeaths is how many deaths the tests put up with, as the callers of a Store do.
 const MaxDeaths = 2
 
-// Unflushed is a dead job with epoch 1 at both levels and epoch 2 at local only.
+// Unflushed returns a dead job with epoch 1 at both levels and epoch 2 at local only.
 func Unflushed(t *testing.T) *World {
 	t.Helper()
 	w, err := OpenWorld(NewWorldFS())
@@ -306,7 +306,7 @@ func (w *World) EpochsAt(t *testing.T, rank, level int) []storage.Epoch {
 	return list
 }
 
-// Agree is the exchange of what lies in the directories.
+// Agree exchanges the contents of the directories.
 func (w *World) Agree(t *testing.T, level string) {
 	t.Helper()
 	count := map[storage.Epoch]int{}
@@ -360,7 +360,7 @@ func OneEpoch(t *testing.T) *World {
 	return w
 }
 
-// FileSize is the length of a file.
+// FileSize returns the length of a file.
 func FileSize(t *testing.T, f *crashfs.FS, name string) int64 {
 	t.Helper()
 	e, err := f.Stat(name)
@@ -370,7 +370,7 @@ func FileSize(t *testing.T, f *crashfs.FS, name string) int64 {
 	return e.Size
 }
 
-// Findings is how much verify finds wrong in directories.
+// Findings returns how much verify finds wrong in directories.
 func Findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
 	t.Helper()
 	v, err := checkpoints.Open(vfs.With(context.Background(), f), dirs...)
@@ -391,9 +391,8 @@ func Findings(t *testing.T, f *crashfs.FS, dirs ...string) int {
 	return len(found)
 }
 
-// CrashEverywhere prepares a file system, takes the machine down before each
-// operation of do in turn (in short tests every 23rd), and has after look at what is left. It returns the
-// number of operations.
+// CrashEverywhere prepares a file system, takes the machine down before each operation of do in turn (in short tests
+// every 23rd), and has after look at the rest. It returns the number of operations.
 func CrashEverywhere(t *testing.T, prepare func() *crashfs.FS, do func(f *crashfs.FS) error,
 	after func(f *crashfs.FS, at int)) int {
 	t.Helper()

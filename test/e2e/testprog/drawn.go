@@ -37,7 +37,7 @@ func (d *drawn) String() string {
 		d.opt.MaxPool, d.dir())
 }
 
-// dir is the round's directory.
+// dir returns the round's directory.
 func (d *drawn) dir() string { return filepath.Dir(d.opt.Local) }
 
 // weights of the shapes.

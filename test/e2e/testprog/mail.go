@@ -136,7 +136,7 @@ func (r *run) sendMail(left, right int) error {
 	return mpiwrap.Send(r.world, late, right, tagLate)
 }
 
-// lateLength is how long the late message of a step is: short enough that every MPI
+// lateLength returns how long the late message of a step is: short enough that every MPI
 // buffers it.
 func lateLength(step int) int { return 1 + step%5*60 }
 

@@ -15,13 +15,13 @@ var texts embed.FS
 
 var help = verb.Help(texts)
 
-// Commands are the verbs.
+// Commands returns the verbs.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newGpud(), newGpudWorker(), newMigrate(), newPause(), newResume(), newBalance(),
 		newOpenCL()}
 }
 
-// keyFile is the file with the key of servers of devices.
+// keyFile returns the file with the key of servers of devices.
 func keyFile(cmd *cobra.Command) (string, error) {
 	c, err := verb.Settings(cmd)
 	if err != nil {

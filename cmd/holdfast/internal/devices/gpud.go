@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
-// gpudFlags are what the flags of gpud say beside gpud.Options.
+// gpudFlags are the flags of gpud besides gpud.Options.
 type gpudFlags struct {
 	opt     gpud.Options
 	quota   verb.Size
@@ -99,7 +99,7 @@ func newGpudWorker() *cobra.Command {
 	}
 }
 
-// socketDir is where gpud listens when nothing is said: the user's runtime
+// socketDir returns where gpud listens when nothing is said: the user's runtime
 // directory or, without one, a directory of the user's own in the temporary directory.
 func socketDir() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {

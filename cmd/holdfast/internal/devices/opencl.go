@@ -96,7 +96,7 @@ func serveOpenCL(ctx context.Context, files int) error {
 	for _, v := range []string{"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OPENCL_LAYERS"} {
 		_ = os.Unsetenv(v) // the name is valid
 	}
-	// Some systems list there what they have.
+	// Some systems list their platforms there.
 	ours := func(file string) bool { return strings.HasPrefix(filepath.Base(file), "libholdfast-opencl") }
 	others := strings.Join(slices.DeleteFunc(filepath.SplitList(os.Getenv("OCL_ICD_FILENAMES")), ours),
 		string(filepath.ListSeparator))
@@ -150,7 +150,7 @@ func resumeOpenCL(ctx context.Context, u *net.UnixConn, opt opencl.Options, n in
 	return err
 }
 
-// defaultServer is the selection of this user's server on this node, which it starts when
+// defaultServer returns the selection of this user's server on this node, which it starts when
 // there is none.
 func defaultServer(ctx context.Context) (string, error) {
 	sel := "remote=" + defaultSocket()
@@ -194,7 +194,7 @@ func defaultServer(ctx context.Context) (string, error) {
 	return "", errors.New("holdfast gpud does not answer")
 }
 
-// absolute is an environment whose names of files are good in every directory.
+// absolute returns an environment whose names of files are good in every directory.
 func absolute(env []string) []string {
 	env = slices.Clone(env)
 	for i, e := range env {

@@ -100,7 +100,7 @@ func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
 	return o.with(cmd, []string{pid}, func(g *pause.Group) error { return g.Move(cmd.Context(), o.wait, moves) })
 }
 
-// processes are the numbers of args, which runOf has found to be no directory.
+// processes returns the numbers of args, which runOf has found to be no directory.
 func processes(args []string) ([]int, error) {
 	pids, err := verb.Processes(args)
 	if err != nil && len(args) == 1 {
@@ -109,7 +109,7 @@ func processes(args []string) ([]int, error) {
 	return pids, err
 }
 
-// runOf is the directory of a holdfast run, "" for anything else: processes are numbers.
+// runOf returns the directory of a holdfast run, "" for anything else: processes are numbers.
 func runOf(args []string) string {
 	if info, err := os.Stat(args[0]); len(args) > 1 || err != nil || !info.IsDir() {
 		return ""
@@ -136,7 +136,7 @@ func (o *pauseFlags) run(cmd *cobra.Command, dir string, a pause.Ask) error {
 	return o.report(cmd, answer.Results, err)
 }
 
-// anyOf has OpenCL programs do what is asked, or CUDA programs something.
+// anyOf passes a request to OpenCL programs, or calls a function for CUDA programs.
 func (o *pauseFlags) anyOf(cmd *cobra.Command, args []string, ask opencl.Ask, do func(*pause.Group) error) error {
 	pids, err := processes(args)
 	if err != nil {
@@ -161,7 +161,7 @@ func (o *pauseFlags) anyOf(cmd *cobra.Command, args []string, ask opencl.Ask, do
 
 var errNoOpenCL = errors.New("it is no program of libholdfast-opencl")
 
-// opencl has all programs do what is asked, or, of a pause, none.
+// opencl has all programs carry out a request; a pause is carried out by all or by none.
 func (o *pauseFlags) opencl(cmd *cobra.Command, pids []int, ask opencl.Ask) error {
 	var results []pause.Result
 	var errs []error

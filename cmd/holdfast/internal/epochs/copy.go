@@ -92,7 +92,7 @@ func epochToCopy(cmd *cobra.Command, dirs []string, epoch string) (e storage.Epo
 	return e, bytes, nil
 }
 
-// badIfCorrupt ends a verb with cli.Bad where what it was to read is damaged or incomplete.
+// badIfCorrupt ends a verb with cli.Bad if its epoch is damaged or incomplete.
 func badIfCorrupt(cmd *cobra.Command, err error, asJSON bool) error {
 	if cmd.Context().Err() != nil || !storage.IsDamage(err) {
 		return err

@@ -40,7 +40,7 @@ func inspectView(cmd *cobra.Command, dirs []string) (*checkpoints.View, []checkp
 	return v, list, err
 }
 
-// inspected is what verify and repair look at.
+// inspected has the epochs of verify and repair.
 type inspected struct {
 	view     *checkpoints.View
 	list     []checkpoints.EpochInfo
@@ -121,7 +121,7 @@ func ofNames(dirs []string, do func(name string, dirs []string) error) error {
 // escaped makes a path a pattern that matches it alone.
 var escaped = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// ioCounts counts what goes through a file system.
+// ioCounts counts the bytes through a file system.
 type ioCounts struct{ read, written atomic.Int64 }
 
 // countingFS is a file system, counted.
@@ -130,7 +130,7 @@ type countingFS struct {
 	t *ioCounts
 }
 
-// over is the context of a tool whose files are counted.
+// over returns the context of a tool whose files are counted.
 func (t *ioCounts) over(ctx context.Context) context.Context {
 	return vfs.With(ctx, countingFS{vfs.OrOS(vfs.From(ctx)), t})
 }
@@ -148,7 +148,7 @@ func (c countingFS) file(f vfs.File, err error) (vfs.File, error) {
 	return countingFile{f, c.t}, nil
 }
 
-// Moved counts what went to and from an object store.
+// Moved counts the bytes to and from an object store.
 func (c countingFS) Moved(read, written int64) {
 	c.t.read.Add(read)
 	c.t.written.Add(written)

@@ -17,7 +17,7 @@ var texts embed.FS
 
 var help = verb.Help(texts)
 
-// Commands are the verbs. The file system of their contexts trusts what the user does.
+// Commands returns the verbs. The file system of their contexts trusts the user.
 func Commands() []*cobra.Command {
 	list := []*cobra.Command{newLs(), newShow(), newVerify(), newRepair(), newPrune(), newKeep(), newFlush(), newCopy(),
 		newExport()}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exportFlags are what the flags of export say.
+// exportFlags are the flags of export.
 type exportFlags struct {
 	export.Options
 	epoch  string
@@ -50,7 +50,7 @@ func newExport() *cobra.Command {
 			if err != nil {
 				return badIfCorrupt(cmd, err, x.asJSON)
 			}
-			if x.File == "-" { // what is on standard output is the data
+			if x.File == "-" { // standard output has the data
 				return cli.Table(cmd.ErrOrStderr(), exportTable(rows))
 			}
 			return cli.Rows(cmd, x.asJSON, rows, exportTable)
@@ -66,7 +66,7 @@ func newExport() *cobra.Command {
 	return cmd
 }
 
-// namedTwice is the error of a command line with an epoch as option and as argument.
+// namedTwice returns the error of a command line with an epoch as option and as argument.
 func namedTwice(cmd *cobra.Command, option, arg string) error {
 	return fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", option, arg, cmd.UseLine())
 }

@@ -67,7 +67,7 @@ func varsTable(rank int) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(4200+rank))
 }
 
-// gpuRecord is the example of docs/FORMAT.md: among others a buffer "x" of 4096 bytes and one of 8 without a name.
+// gpuRecord returns the example of docs/FORMAT.md: among others a buffer "x" of 4096 bytes and one of 8 without a name.
 func gpuRecord(t *testing.T) []byte {
 	t.Helper()
 	text, err := os.ReadFile("../../../../docs/FORMAT.md")

@@ -29,7 +29,7 @@ func newFlush() *cobra.Command {
 			if cmd.Flags().Changed("salvage") && salvage == "" {
 				return errors.New("--salvage needs a name, the same on all nodes and new for each job")
 			}
-			_, _ = openView(cmd.Context(), cmd, dirs) // it warns; Flush says what is wrong
+			_, _ = openView(cmd.Context(), cmd, dirs) // it warns; Flush reports the fault
 			var seen ioCounts
 			stop := cli.ShowBar(cmd, "copying", 0, seen.written.Load)
 			e, err := storage.Epoch(0), error(nil)

@@ -134,7 +134,7 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 	return keepRowOf(&k, dir, false), checkpoints.PinEpoch(ctx, dir, e, k.Name)
 }
 
-// listKept lists what stays in a directory.
+// listKept lists the epochs that stay in a directory.
 func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
 	kept, err := checkpoints.Pins(cmd.Context(), dir)
 	if err != nil && kept == nil {

@@ -129,8 +129,8 @@ func printLs(cmd *cobra.Command, rows []lsRow, asJSON bool) error {
 	return unread(rows, func(r lsRow) (bool, bool) { return r.Error != "", r.Newer })
 }
 
-// unread is the exit code of rows of which some could not be read: because of damage, or because a later release has
-// written them.
+// unread returns the exit code of rows of which some could not be read: because of damage, or because a later release
+// has written them.
 func unread[T any](rows []T, is func(T) (bad, newer bool)) (err error) {
 	for _, r := range rows {
 		switch bad, newer := is(r); {
@@ -179,7 +179,7 @@ func lsTable(rows []lsRow) [][]string {
 	return out
 }
 
-// epochOf is an epoch in a table, of the checkpoints with a name if it has one.
+// epochOf returns an epoch in a table, of the checkpoints with a name if it has one.
 func epochOf(name string, epoch uint64) string {
 	if name == "" {
 		return fmt.Sprint(epoch)

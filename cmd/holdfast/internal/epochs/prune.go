@@ -37,7 +37,7 @@ func newPrune() *cobra.Command {
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			var stays []pruneStay
 			rules.Stays = func(e storage.Epoch, dir, why string) { stays = append(stays, pruneStay{e, dir, why}) }
-			_, _ = openView(cmd.Context(), cmd, dirs) // Prune says what is wrong
+			_, _ = openView(cmd.Context(), cmd, dirs) // Prune reports the fault
 			gone, err := checkpoints.Prune(cmd.Context(), dirs, rules)
 			var rows []pruneRow
 			for _, dir := range dirs {

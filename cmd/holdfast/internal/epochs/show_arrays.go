@@ -38,7 +38,7 @@ type countsRow struct {
 	Image      string   `json:"image,omitempty"`          // process that the epoch is an image of
 }
 
-// printArrays writes what the epoch has of global arrays, and who can restore it.
+// printArrays writes the epoch's global arrays, and the numbers of ranks that can restore it.
 func printArrays(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, list []checkpoints.EpochInfo,
 	asJSON bool) error {
 	i := slices.IndexFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch == e && i.Size > 0 })
@@ -99,7 +99,8 @@ func arrayTable(rows []arrayRow) [][]string {
 	return out
 }
 
-// countsOf says who can restore an epoch. What is protected per rank it looks up in one shard, if that can be read.
+// countsOf returns the numbers of ranks that can restore an epoch. It looks up per-rank state in one shard, if that can
+// be read.
 func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochInfo) countsRow {
 	c := info.Counts()
 	row := countsRow{Epoch: uint64(info.Epoch), AnyCount: c.Any(), Size: info.Size, Undeclared: c.Undeclared,
@@ -110,7 +111,7 @@ func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochIn
 	}
 	sh, err := v.Fetch(cmd.Context(), info.Epoch, one[0])
 	if err != nil {
-		return row // verify says what is wrong with it
+		return row // verify reports its fault
 	}
 	if row.Image = image.Describe(cmd.Context(), sh); row.Image != "" || len(c.PerRank) == 0 {
 		_ = sh.Close() // it was read
@@ -128,7 +129,7 @@ func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochIn
 	return row
 }
 
-// text is one sentence.
+// text returns one sentence.
 func (r *countsRow) text() string {
 	if r.Image != "" {
 		return fmt.Sprintf("Epoch %d is an image of %s: holdfast image --restore starts it.", r.Epoch, r.Image)

@@ -94,7 +94,7 @@ func raise(t *testing.T, file string) {
 	}
 }
 
-// contents is all files of a directory with what is in them.
+// contents returns all files of a directory with what is in them.
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder

@@ -22,7 +22,7 @@ type faultRow struct {
 	Rank   *int             `json:"rank,omitempty"`    // rank whose shard it is; absent: the manifest's, or see file
 	File   string           `json:"file,omitempty"`    // file, if it is neither a shard nor the manifest
 	Kind   checkpoints.Kind `json:"kind,omitempty"`    // class of the fault
-	Fault  string           `json:"fault,omitempty"`   // what is wrong, for people
+	Fault  string           `json:"fault,omitempty"`   // the fault, for people
 	GoodAt []string         `json:"good_at,omitempty"` // directories, or levels, that have good data
 }
 
@@ -35,7 +35,7 @@ func faultRowOf(f *checkpoints.Finding) faultRow {
 	return row
 }
 
-// place says what is wrong: of which epoch, of the checkpoints with a name if it has one, and what of it.
+// place names the faulty part: the epoch, with the name of its checkpoints if it has one, and the file.
 func (r *faultRow) place(name string) (epoch, what string) {
 	epoch, what = "-", "manifest"
 	switch {
@@ -178,7 +178,7 @@ func verifyRows(e storage.Epoch, found []checkpoints.Finding, levels map[string]
 	return rows
 }
 
-// verdict is the exit code of what was found, the worst first.
+// verdict returns the exit code of the findings, the worst first.
 func verdict(rows []verifyRow) error {
 	have := map[checkpoints.Kind]bool{}
 	for _, r := range rows {

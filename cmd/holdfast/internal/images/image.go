@@ -24,7 +24,7 @@ var texts embed.FS
 
 var help = verb.Help(texts)
 
-// Commands are the verbs.
+// Commands returns the verbs.
 func Commands() []*cobra.Command { return []*cobra.Command{newImage(), newImageGuard()} }
 
 var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl")
@@ -163,7 +163,7 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	return nil
 }
 
-// newImageGuard is a process that image --restore starts.
+// newImageGuard returns a process that image --restore starts.
 func newImageGuard() *cobra.Command {
 	return &cobra.Command{
 		Use: "image-guard PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,

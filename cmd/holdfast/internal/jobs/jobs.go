@@ -1,4 +1,4 @@
-// Package jobs has the verbs of holdfast that start programs, and that ask and show what running jobs do.
+// Package jobs has the verbs of holdfast that start programs, and that show the state of running jobs.
 package jobs
 
 import (
@@ -13,7 +13,7 @@ var texts embed.FS
 
 var help = verb.Help(texts)
 
-// Commands are the verbs.
+// Commands returns the verbs.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newRun(), newGuard(), newStartRank(), newNode(), newRequest(), newStatus(), newReport()}
 }

@@ -125,7 +125,7 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 	if o.stay {
 		until = make(chan struct{})
 		go func() {
-			_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // its end is what counts
+			_, _ = io.Copy(io.Discard, cmd.InOrStdin()) // only its end counts
 			close(until)
 		}()
 		said = func(err error) { sayReady(cmd.OutOrStdout(), err) }

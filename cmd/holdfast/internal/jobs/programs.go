@@ -120,7 +120,7 @@ func ofRun(dir string) lister {
 	}
 }
 
-// programs are those among the given processes and all that these have started; without any, those of this node.
+// programs returns those among the given processes and all that these have started; without any, those of this node.
 func programs(ctx context.Context, pids []int) (list []pause.Program, err error) {
 	if len(pids) == 0 {
 		served, err := pause.Mine(opencl.DoorPrefix)

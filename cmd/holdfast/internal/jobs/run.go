@@ -182,7 +182,7 @@ func become(args []string) error {
 	return plain(args[0], fmt.Errorf("start %s: %w", args[0], err))
 }
 
-// newGuard is the process that holdfast run starts on another node than its own.
+// newGuard returns the process that holdfast run starts on another node than its own.
 func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use: "guard", Short: "watch over holdfast run from another node of its job", Hidden: true, Args: cobra.NoArgs,

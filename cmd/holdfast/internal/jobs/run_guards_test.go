@@ -20,7 +20,7 @@ case "$*" in
 esac
 `
 
-// inJob is the environment of a job on this machine and two more nodes, with a scontrol
+// inJob returns the environment of a job on this machine and two more nodes, with a scontrol
 // that notes what it is asked to requeue in the file that is returned.
 func inJob(t *testing.T, srun string) (requeues string) {
 	t.Helper()

@@ -48,7 +48,7 @@ func newStatus() *cobra.Command {
 				found, perr := o.ofPrograms(cmd.Context(), cmd.OutOrStdout(),
 					func(ctx context.Context) ([]pause.Program, error) { return programs(ctx, nil) })
 				if found {
-					err = nil // without a directory they are what can be asked
+					err = nil // without a directory only they can be asked
 				}
 				return errors.Join(err, perr)
 			}
@@ -136,7 +136,7 @@ func (o *statusOptions) print(ctx context.Context, w io.Writer, st, before *job.
 	return err
 }
 
-// printEpochs writes what there is to say of the job as a whole.
+// printEpochs writes the state of the job as a whole.
 func printEpochs(w io.Writer, st *job.Status) error {
 	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
 		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), cli.AgeText(st.Seconds))
@@ -242,7 +242,7 @@ func daemonText(ranks []job.RankStatus) string {
 	return "holdfast node: process " + strings.Join(all, ", ")
 }
 
-// lossText says what the loss of a node would cost now.
+// lossText returns the cost of a node's loss now.
 func lossText(l *job.LossStatus) string {
 	switch {
 	case l == nil:
@@ -296,8 +296,7 @@ func flushText(ranks []job.RankStatus) string {
 // fewRanks is how many get a line each without being asked for.
 const fewRanks = 40
 
-// rankTable says what the ranks do, a line each or a line for those that do the
-// same.
+// rankTable shows the ranks' calls, a line each or one for ranks in the same call.
 func rankTable(st, before *job.Status, since time.Duration, each bool) [][]string {
 	if each {
 		out := [][]string{{"RANK", "NODE", "STATE", "FOR", "DOING", "POINTS", "LAST EPOCH", "BEHIND"}}
@@ -348,7 +347,7 @@ func rankTable(st, before *job.Status, since time.Duration, each bool) [][]strin
 	return out
 }
 
-// doingText says what the state is about.
+// doingText returns the details of a state.
 func doingText(r job.RankStatus) string {
 	var parts []string
 	if r.Call != "" {

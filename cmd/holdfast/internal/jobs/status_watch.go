@@ -61,8 +61,8 @@ func awaitJob(ctx context.Context, notes io.Writer, dir string, dial func() (*jo
 	}
 }
 
-// next waits for what follows when the job no longer answers: nil without an error when it
-// has taken back its contact file, as an ordered end does, or the next run.
+// next waits until the job that no longer answers has taken back its contact file, as an ordered end does (nil without
+// an error), or for the next run.
 func (o *statusOptions) next(ctx context.Context, dir string) (*job.Client, error) {
 	for end := time.Now().Add(o.timeout); ; o.pause(ctx) {
 		c, err := o.dial(ctx, dir)

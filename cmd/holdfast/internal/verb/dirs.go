@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// dirsOfJob lists the directories that the configuration in force gives a job, that of all nodes first. Who looks at
-// checkpoints where the job was started need not name them. That of a node is left out where no job has used it.
+// dirsOfJob lists the directories that the configuration in force gives a job, that of all nodes first. A user who
+// looks at checkpoints in the job's working directory need not name them. That of a node is left out where no job has
+// used it.
 func dirsOfJob() (dirs []string) {
 	o := coordinated.FromEnv()
 	if o.Global != "" {
@@ -25,7 +26,7 @@ func dirsOfJob() (dirs []string) {
 	return dirs
 }
 
-// Dirs is the directories that a command is given, otherwise those of the job.
+// Dirs returns the directories that a command is given, otherwise those of the job.
 func Dirs(cmd *cobra.Command, dirs []string) ([]string, error) {
 	if len(dirs) == 0 {
 		dirs = dirsOfJob()

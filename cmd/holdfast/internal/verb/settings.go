@@ -17,7 +17,7 @@ const keyOf = "holdfast_key"
 // allKeys describes the keys of the configuration.
 var allKeys = sync.OnceValue(func() []config.Value { return coordinated.ReadConfig("").Values() })
 
-// Value is that of a key as it was set, empty for the default. It does not need the other keys to be right.
+// Value returns the value of a key as it was set, empty for the default. It does not need the other keys to be right.
 func Value(c *coordinated.Config, key string) string {
 	for _, v := range c.Values() {
 		if v.Key == key && v.Error == "" {
@@ -42,7 +42,7 @@ func Settings(cmd *cobra.Command) (*coordinated.Config, error) {
 	c := coordinated.ReadConfig("")
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		for _, key := range f.Annotations[keyOf] {
-			_ = c.Set(key, f.Value.String(), "--"+f.Name) // the key exists; Err has what is wrong with the value
+			_ = c.Set(key, f.Value.String(), "--"+f.Name) // the key exists; Err has the fault of the value
 		}
 	})
 	return c, c.Err()
@@ -61,8 +61,8 @@ func (b *Size) Set(text string) error {
 	return nil
 }
 
-// String is the number of bytes.
+// String returns the number of bytes.
 func (b *Size) String() string { return strconv.FormatInt(int64(*b), 10) }
 
-// Type is what help calls the value.
+// Type returns the help's name of the value.
 func (*Size) Type() string { return "bytes" }

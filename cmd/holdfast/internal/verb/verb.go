@@ -1,4 +1,4 @@
-// Package verb is what the verbs of holdfast have in common: the directories and the settings that they are given, and
+// Package verb has the common parts of holdfast's verbs: the directories and the settings that they are given, and
 // their help.
 package verb
 
@@ -23,7 +23,7 @@ func Help(texts embed.FS) func(verb string) string {
 	}
 }
 
-// Processes are those that a command is given by their numbers.
+// Processes returns those that a command is given by their numbers.
 func Processes(args []string) ([]int, error) {
 	pids := make([]int, len(args))
 	for i, a := range args {

@@ -59,7 +59,7 @@ func NewNet(n int) *Net {
 	return w
 }
 
-// Plane is the end of a rank.
+// Plane returns the end of a rank.
 func (w *Net) Plane(rank int) connect.Plane { return w.ends[rank] }
 
 // pump hands queued messages to the agent, so that Send never waits.

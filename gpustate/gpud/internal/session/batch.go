@@ -63,7 +63,7 @@ func (s *Session) addStep(step driver.Step, of batched) {
 	s.doBatch()
 }
 
-// doBatch gives the driver what was entered.
+// doBatch gives the driver the entered commands.
 func (s *Session) doBatch() {
 	b := &s.batch
 	if len(b.steps) == 0 {
@@ -72,7 +72,7 @@ func (s *Session) doBatch() {
 	done, err := b.driver.Do(b.steps)
 	s.did(b.of[:done])
 	if err != nil {
-		// What the driver has not done is done step by step; the first step failed.
+		// Commands that the driver has not done are done step by step; the first step failed.
 		for i, of := range s.batch.of[done:] {
 			step := &s.batch.steps[done+i]
 			switch {
@@ -87,7 +87,7 @@ func (s *Session) doBatch() {
 			}
 		}
 	}
-	clear(b.steps) // they hold what the client may release
+	clear(b.steps) // they hold objects that the client may release
 	clear(b.of)
 	b.steps, b.of, b.values = b.steps[:0], b.of[:0], b.values[:0]
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// issue lets the driver do a command and has its queue follow it. An error of the
-// driver is the command's; only what no client of ours sends is returned.
+// issue lets the driver do a command and has its queue follow it. An error of the driver is the command's; only a
+// message that no client of Holdfast sends is returned as an error.
 func (s *Session) issue(q *queue, i item, last bool, wait []driver.Event,
 	do func(wait []driver.Event) (driver.Event, error)) error {
 	if err := s.begin(q, i.ev, last, i.unawaited); err != nil {
@@ -64,7 +64,7 @@ func (s *Session) launch(q *queue, k *kernel, g driver.Grid) {
 	q.add(k.launched(ev, err))
 }
 
-// launched is a launch of the kernel as its queue follows it.
+// launched returns a launch of the kernel as its queue follows it.
 func (k *kernel) launched(native driver.Event, err error) item {
 	return item{what: "launch of kernel", name: k.name, native: native, err: err}
 }
@@ -157,7 +157,7 @@ func (o *mem) holds(off, n int64) bool {
 	return !o.isImage() && off >= 0 && off <= o.bytes && n <= o.bytes-off
 }
 
-// doSetArg keeps what the API says about an argument for the next launch.
+// doSetArg keeps the API's answer about an argument for the next launch.
 func (s *Session) doSetArg(m *wire.SetArg) error {
 	k, err := object[*kernel](s, m.Kernel, "kernel")
 	if err != nil {

@@ -30,8 +30,7 @@ func (e *event) isReported() bool { return e.last && e.unreported == 0 }
 // forgets them.
 const maxFailed = 4096
 
-// begin enters a piece of an event before it is issued; issued adds what the
-// driver gave for it.
+// begin enters a piece of an event before it is issued; issued adds the driver's event.
 func (s *Session) begin(q *queue, id driver.Event, last, unawaited bool) error {
 	if id == 0 {
 		return nil
@@ -140,7 +139,7 @@ func (s *Session) after(q *queue, i *item, wait []driver.Event) (list []<-chan s
 	return list
 }
 
-// dropEvent releases what is no longer needed; mu is held.
+// dropEvent releases events that are no longer needed; mu is held.
 func (s *Session) dropEvent(id driver.Event, e *event) {
 	if !e.over() || e.users > 0 {
 		return

@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// kept are commands of one in-order queue, oldest first, whose end the reading goroutine finds out itself. Each
-// queue has a goroutine that waits in the driver; to wake that one, and to come back from such a wait, takes several
-// us, which is much compared with a transfer of 1 MiB. So the reading goroutine asks the driver instead, between
-// messages and while it is awake for the next one. The queue's goroutine gets the commands before the reading goroutine
-// sleeps, or does what may take long.
+// kept are commands of one in-order queue, oldest first, whose end the reading goroutine finds out itself. Each queue
+// has a goroutine that waits in the driver; to wake that one, and to come back from such a wait, takes several us,
+// which is much compared with a transfer of 1 MiB. So the reading goroutine asks the driver instead, between messages
+// and while it is awake for the next one. The queue's goroutine gets the commands before the reading goroutine sleeps,
+// or begins work that may take long.
 //
 // They belong to the reading goroutine.
 type kept struct {
@@ -89,7 +89,7 @@ func (s *Session) look() {
 		i := &k.items[n]
 		if !k.flushed { // to ask for an event's end does not
 			k.flushed = true
-			_ = s.drv.Flush(k.queue.h) // what fails here fails the command
+			_ = s.drv.Flush(k.queue.h) // a failure here fails the command
 		}
 		done, err := s.drv.EventDone(i.native)
 		if !done && err == nil {

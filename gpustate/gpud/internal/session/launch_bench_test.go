@@ -76,10 +76,10 @@ func benchLaunch(b *testing.B, on string, lib driver.Driver, dev Device) {
 	}
 }
 
-// body is a message as it is behind the header of its frame.
+// body returns a message as it is behind the header of its frame.
 func body(m wire.Message) []byte { return wire.Append(nil, m)[5:] }
 
-// cpuTime is what this process has used, which other work on the machine changes less than the time
+// cpuTime returns what this process has used, which other work on the machine changes less than the time
 // that passed.
 func cpuTime() time.Duration {
 	var u unix.Rusage

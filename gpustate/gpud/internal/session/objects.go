@@ -37,8 +37,8 @@ type found struct {
 	o  any
 }
 
-// object finds an object of one type by its number. Only the reading goroutine calls it, which also
-// releases objects, so what it has found is there until then.
+// object finds an object of one type by its number. Only the reading goroutine calls it, which also releases objects: a
+// found object is there until then.
 func object[T any](c *Session, id uint64, what string) (o T, err error) {
 	f := &c.recent[id%uint64(len(c.recent))]
 	if f.id != id || f.o == nil {
@@ -108,8 +108,7 @@ func (s *Session) enter(id uint64, o any) error {
 	return err
 }
 
-// checkMem refuses what a driver should not see, and fills in what the server
-// knows about the object.
+// checkMem refuses descriptions that a driver should not see, and fills in the server's knowledge about the object.
 func (s *Session) checkMem(m *wire.CreateMem, o *mem, desc *driver.MemDesc) error {
 	if m.Bytes <= 0 || m.Access > driver.WriteOnly {
 		return fmt.Errorf("%w: memory of %d bytes, access %d", wire.ErrProtocol, m.Bytes, m.Access)
@@ -190,7 +189,7 @@ func (s *Session) build(m *wire.Build) (passed string, err error) {
 	return passed[:min(len(passed), maxWhy)], s.enter(m.ID, &program{h, n})
 }
 
-// maxWhy bounds what a compiler says of a binary form that it does not load.
+// maxWhy bounds a compiler's messages about a binary form that it does not load.
 const maxWhy = 4 << 10
 
 func (s *Session) createKernel(m *wire.CreateKernel) (args int, exact bool, err error) {
@@ -235,7 +234,7 @@ func (k *kernel) refuse(i int, err error) {
 	k.bad[i] = &driver.CommandError{Command: fmt.Sprintf("argument %d of kernel %q", i, k.name), Err: err}
 }
 
-// refused is the error of an argument that was set last and refused, or nil.
+// refused returns the error of an argument that was set last and refused, or nil.
 func (k *kernel) refused() error {
 	for _, err := range k.bad {
 		return err

@@ -75,7 +75,7 @@ func (s *Session) openDevice() (err error) {
 	return nil
 }
 
-// maxNames bounds what a client is called.
+// maxNames bounds the name of a client.
 const maxNames = 4096
 
 // stageSlots makes the memory that pieces of transfers pass through.

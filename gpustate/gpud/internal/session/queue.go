@@ -185,7 +185,7 @@ func (q *queue) run() {
 			})
 		case q.desc.OutOfOrder && i.ev != 0:
 			untimed = append(untimed, i)
-			_ = q.s.drv.Flush(q.h) // to ask for an event's end does not; what fails here fails its command
+			_ = q.s.drv.Flush(q.h) // to ask for an event's end does not; a failure here fails its command
 		case i.ev == 0 && i.piece == nil && len(eventless) < most:
 			eventless = append(eventless, i)
 		default:

@@ -17,8 +17,7 @@ type Device struct {
 	At   int         // index of the driver
 }
 
-// Service is what clients are served with. A server has one, and sends it to each worker,
-// for its only client.
+// Service has the devices and limits for clients. A server has one, and sends it to each worker, for its only client.
 type Service struct {
 	Name     string
 	Quota    int64
@@ -30,7 +29,7 @@ type Service struct {
 	Log      *slog.Logger `json:"-"`
 }
 
-// Infos describes what is offered.
+// Infos describes the offered devices.
 func (s *Service) Infos() []driver.Info {
 	var list []driver.Info
 	for _, d := range s.Devices {
@@ -39,7 +38,7 @@ func (s *Service) Infos() []driver.Info {
 	return list
 }
 
-// Identity is what a client is known by to its server.
+// Identity identifies a client to its server.
 type Identity struct {
 	ID    uint64
 	Token [32]byte // by which its memory finds it
@@ -52,7 +51,7 @@ func NewIdentity(id uint64) (p Identity) {
 	return p
 }
 
-// Frontend is what a session tells the server.
+// Frontend has the reports of a session to the server.
 type Frontend interface {
 	// Opened lets a client stay that has chosen its device.
 	Opened(who wire.Open) error

@@ -1,6 +1,5 @@
-// Package session serves one client of a server: one opened device. It carries out what
-// the client says, in a worker, checks every number of it
-// before a driver sees it, and bounds what one client makes the server hold.
+// Package session serves one client of a server: one opened device. It carries out the client's messages, in a worker,
+// checks every number before a driver sees it, and bounds the memory that one client makes the server hold.
 package session
 
 import (
@@ -69,8 +68,7 @@ func New(h *Service, conn net.Conn, p Identity, own *usage.Usage, f Frontend) *S
 	return s
 }
 
-// Run serves the client from Welcome to the end. The process has to end then: that frees
-// more surely what is there.
+// Run serves the client from Welcome to the end. The process has to end then: that frees the resources more surely.
 func (s *Session) Run() {
 	if err := s.open(); HungUp(err) {
 		return // it accepts none of them
@@ -102,7 +100,7 @@ func (s *Session) Run() {
 // HungUp is an end that the client chose, or that its own end chose for it.
 func HungUp(err error) bool {
 	return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) // what it was sent last it has not read
+		errors.Is(err, syscall.ECONNRESET) // it has not read its last messages
 }
 
 // Dismiss tells the client why it is dropped, if it still listens, and drops it.

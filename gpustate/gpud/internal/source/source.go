@@ -1,10 +1,9 @@
 // Package source says which programs of clients a server gives to its compilers.
 //
-// A compiler reads files where its options or the source say so, and its log shows
-// lines of them. A client sends sources and no files; so options must be of known
-// kinds, and sources include nothing but the compiler's own headers. What is looked
-// for is looked for everywhere, in comments and texts too: a search that knew what
-// is a comment could be led to take a directive for one.
+// A compiler reads files where its options or the source say so, and its log shows lines of them. A client sends
+// sources and no files; so options must be of known kinds, and sources include nothing but the compiler's own headers.
+// The search covers everything, even comments and texts: a search that knew comments could be led to take a directive
+// for one.
 package source
 
 import (
@@ -49,16 +48,15 @@ var (
 	assembly  = regexp.MustCompile(`\b(asm|__asm|__asm__)\b`)
 	// a header of the compiler: below its own directories
 	header = regexp.MustCompile(`^(?:[ \t]|/\*[^*]*\*/)*<([A-Za-z0-9_][\w.+-]*(?:/[A-Za-z0-9_][\w.+-]*)*)>`)
-	// what pragmas may be about
+	// the subjects that pragmas may have
 	goodPragma = regexp.MustCompile(
 		`^[ \t]*(OPENCL|STDC|unroll|nounroll|once|pack|omp simd|clang (loop|fp|unroll|diagnostic)|` +
 			`GCC (unroll|ivdep|diagnostic)|nv_\w+|nv_diag\w*|diag_\w+)\b`)
 )
 
-// Check refuses what would let a compiler read files of the server: the error matches
-// ErrRefused and is a *driver.BuildError. cpu says that the device is a CPU, whose
-// compiler has an assembler that reads files. Where assembler could be hidden, Check
-// makes p one in which that is an error.
+// Check refuses sources that would let a compiler read files of the server: the error matches ErrRefused and is a
+// *driver.BuildError. cpu says that the device is a CPU, whose compiler has an assembler that reads files. Where
+// assembler could be hidden, Check makes p one in which that is an error.
 func Check(p *driver.ProgramDesc, cpu bool) error {
 	err := checkOptions(p.Options)
 	for _, u := range driver.SplitUnits(p.OpenCL) {
@@ -129,7 +127,7 @@ func checkText(text string, cpu bool) error {
 	return nil
 }
 
-// rest is what a line still has, for an error.
+// rest returns the rest of a line, for an error.
 func rest(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.TrimSpace(line[:min(len(line), 200)])

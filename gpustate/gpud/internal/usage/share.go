@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// Share is what one client may take of its device's memory and of the machine's. The
-// goroutine that carries out the client's messages uses it; the counts in it are for all.
+// Share bounds one client's part of its device's memory and of the machine's. The goroutine that carries out the
+// client's messages uses it; the counts in it are for all.
 type Share struct {
 	*Usage
 	all   *Table
@@ -20,7 +20,7 @@ type Share struct {
 	unchecked int64 // bytes of memory made since the server looked for room
 }
 
-// NewShare is the share of the client whose counts are own. quota bounds its bytes of
+// NewShare returns the share of the client whose counts are own. quota bounds its bytes of
 // device memory, 0: not.
 func NewShare(all *Table, own *Usage, quota int64) *Share {
 	return &Share{Usage: own, all: all, quota: quota}
@@ -48,8 +48,7 @@ func (e *QuotaError) Is(target error) bool {
 	return target == wire.ErrQuota || target == driver.ErrOutOfMemory
 }
 
-// Allow reports whether the client may make a memory object of n bytes. What it makes it
-// adds to Used.
+// Allow reports whether the client may make a memory object of n bytes. The caller adds new objects to Used.
 func (s *Share) Allow(n int64) error {
 	if used := s.Used.Load(); s.quota > 0 && n > s.quota-used {
 		return &QuotaError{Want: n, Used: used, Quota: s.quota}
@@ -60,8 +59,8 @@ func (s *Share) Allow(n int64) error {
 // checkBytes is how much a client can have made before a server checks the room once more.
 const checkBytes = 16 << 20
 
-// roomFor reports whether a device whose memory is the machine's has room: what would
-// make the machine swap, or kill processes, is out of memory.
+// roomFor reports whether a device whose memory is the machine's has room: bytes that would make the machine swap, or
+// kill processes, are out of memory.
 //
 // To look takes as long as to make a small object, so small ones are looked at
 // together.
@@ -83,11 +82,10 @@ func (s *Share) roomFor(n int64) error {
 	return nil
 }
 
-// hostReserve is what a server leaves of the machine's memory.
+// hostReserve returns the bytes that a server leaves of the machine's memory.
 func hostReserve(total int64) int64 { return total / 32 }
 
-// Free is the device memory that the client can have now. free is what the device says,
-// where known.
+// Free returns the device memory that the client can have now. free is the device's answer, where known.
 func (s *Share) Free(free int64, known bool) int64 {
 	if !known {
 		total := s.info.GlobalBytes
@@ -105,9 +103,9 @@ func (s *Share) Free(free int64, known bool) int64 {
 	return max(free, 0)
 }
 
-// AllowShared reports whether the client may share n bytes of its memory more. Pages of
-// shared memory are the machine's: one client has at most half of it, all together three
-// quarters. What it shares it adds to Shared, before the next question.
+// AllowShared reports whether the client may share n bytes of its memory more. Pages of shared memory are the
+// machine's: one client has at most half of it, all together three quarters. The caller adds shared memory to Shared,
+// before the next question.
 func (s *Share) AllowShared(n int64) error {
 	total, _ := shm.Machine()
 	if total == 0 {

@@ -1,6 +1,5 @@
-// Package usage counts what the clients of a server take of its devices and of the
-// machine, and says what one more may take. The counts lie in memory that a server shares
-// with its workers.
+// Package usage counts the memory that a server's clients take of its devices and of the machine, and computes the
+// share of one more. The counts lie in memory that a server shares with its workers.
 package usage
 
 import (
@@ -15,8 +14,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 )
 
-// Usage is what is counted of one client. The worker that serves the client writes it;
-// the server reads it.
+// Usage has the counts of one client. The worker that serves the client writes it; the server reads it.
 type Usage struct {
 	device     atomic.Int64 // with 1 added; 0 until the client has chosen
 	Used       atomic.Int64 // bytes of device memory
@@ -64,19 +62,19 @@ func Map(f *os.File, n, own int) (*Table, error) {
 	return t, nil
 }
 
-// File is what workers map.
+// File returns the file that workers map.
 func (t *Table) File() *os.File { return t.file }
 
-// Len is how many clients there is room for.
+// Len returns how many clients there is room for.
 func (t *Table) Len() int { return t.n }
 
-// At is the usage on page i.
+// At returns the usage on page i.
 func (t *Table) At(i int) *Usage { return (*Usage)(unsafe.Pointer(&t.mem[i*pageBytes])) }
 
-// Mine is the usage that a worker writes.
+// Mine returns the usage that a worker writes.
 func (t *Table) Mine() *Usage { return (*Usage)(unsafe.Pointer(&t.own[0])) }
 
-// used is the memory of all clients of a device.
+// used returns the memory of all clients of a device.
 func (t *Table) used(device int) (bytes int64) {
 	for i := range t.n {
 		if s := t.At(i); s.device.Load() == int64(device)+1 {
@@ -86,7 +84,7 @@ func (t *Table) used(device int) (bytes int64) {
 	return bytes
 }
 
-// allShared is the shared memory of all clients.
+// allShared returns the shared memory of all clients.
 func (t *Table) allShared() (bytes int64) {
 	for i := range t.n {
 		bytes += t.At(i).Shared.Load()

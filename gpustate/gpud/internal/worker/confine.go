@@ -22,11 +22,10 @@ const (
 	confinedEnv = "HOLDFAST_GPUD_CONFINED"
 )
 
-// confine gives up what a worker does not need and starts this program again: what a
-// thread gives up holds for its process only from the next program on. A kernel on a
-// CPU is native code, and a compiler is a large program: neither is to reach the
-// user's files, the server, or other programs' workers. See docs/REMOTE.md for what
-// is out of reach, and what is not.
+// confine gives up rights that a worker does not need and starts this program again: rights that a thread gives up are
+// gone for its process only from the next program on. A kernel on a CPU is native code, and a compiler is a large
+// program: neither is to reach the user's files, the server, or other programs' workers. docs/REMOTE.md lists what is
+// out of reach, and the rest.
 //
 // It returns at once in a worker that is confined or need not be.
 func confine() error {
@@ -75,8 +74,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// workerEnv is the environment of a worker: what compilers, loaders and drivers
-// read, and nothing else. It may hold passwords.
+// workerEnv returns the environment of a worker: the variables that compilers, loaders and drivers read, and nothing
+// else. It may hold passwords.
 func workerEnv(env []string) (list []string) {
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")

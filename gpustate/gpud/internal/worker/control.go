@@ -23,7 +23,7 @@ type control struct{ c *net.UnixConn }
 // controlBytes bounds a message.
 const controlBytes = 128 << 10
 
-// message is what a server and a worker say to each other: one of the fields.
+// message is a message between a server and a worker: one of the fields.
 type message struct {
 	Start *start `json:",omitempty"` // first; with the usages and the client's connection
 

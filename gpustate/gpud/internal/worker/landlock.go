@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rights that Landlock knows of, by what a path is open to.
+// Rights of Landlock, by the operations that they allow on a path.
 const (
 	toRead = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	toRun  = toRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
@@ -25,7 +25,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// LandlockVersion is that of the running kernel, 0 where there is none.
+// LandlockVersion returns the landlock version of the running kernel, 0 where there is none.
 func LandlockVersion() int {
 	v, _, err := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if err != 0 {
@@ -82,12 +82,12 @@ func landlock(self string, dirs []string, read bool) error {
 	return nil
 }
 
-// ownProc is what the system shows of this process. Its rule holds for the directory as it
-// is in the kernel's memory, which may drop it and make another: the process keeps it open
-// until its end, over the start of the confined program too.
+// ownProc is the system's directory about this process. Its rule holds for the directory as it is in the kernel's
+// memory, which may drop it and make another: the process keeps it open until its end, over the start of the confined
+// program too.
 const ownProc = "/proc/self"
 
-// allow opens what is at a path, if there is anything.
+// allow opens a path, if it exists.
 func allow(set int, path string, rights uint64) error {
 	flags := unix.O_PATH
 	if path != ownProc {
@@ -119,8 +119,8 @@ func allow(set int, path string, rights uint64) error {
 	return nil
 }
 
-// needed are the paths that a worker uses, and what for: programs and libraries,
-// what describes the system, devices, caches of compilers.
+// needed returns the paths that a worker uses, and their purposes: programs and libraries, descriptions of the system,
+// devices, caches of compilers.
 func needed(self string, dirs []string) map[string]uint64 {
 	list := map[string]uint64{}
 	add := func(rights uint64, paths ...string) {

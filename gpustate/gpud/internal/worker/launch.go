@@ -53,10 +53,10 @@ func NewLauncher(svc *session.Service, opt Options) (*Launcher, error) {
 type Client struct {
 	session.Identity
 	Page             int // of its usage
-	session.Frontend     // hears what the session tells the server
+	session.Frontend     // gets the session's reports to the server
 }
 
-// maxOutput bounds what a worker, its driver and its kernels print.
+// maxOutput bounds the output of a worker, its driver and its kernels.
 const maxOutput = 256 << 10
 
 // Start starts a worker, which dies with the server, and hands the client over to it: the caller closes c, and calls
@@ -156,10 +156,10 @@ func (l *Launcher) setUp(w *Worker, cmd *exec.Cmd) error {
 	cmd.Env = append(env, "TMPDIR="+tmp, confineEnv+"="+strings.Join(l.opt.Dirs,
 		string(filepath.ListSeparator)))
 	if l.svc.Trusts {
-		cmd.Env = append(cmd.Env, readEnv+"=1") // what sources include may be anywhere
+		cmd.Env = append(cmd.Env, readEnv+"=1") // included files may be anywhere
 	}
 	if filepath.IsAbs(cmd.Path) {
-		cmd.Dir = "/" // what is named from here on is named wholly
+		cmd.Dir = "/" // names from here on are complete
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (w *process) begin(m *start, usages, conn *os.File) error {
 	return nil
 }
 
-// listen carries out what the server says. Without it the process ends.
+// listen carries out the server's orders. Without it the process ends.
 func (w *process) listen() {
 	for {
 		m, files, err := w.ctl.receive()

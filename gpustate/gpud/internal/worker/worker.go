@@ -1,7 +1,6 @@
-// Package worker serves clients in processes of their own, so that no client's kernel
-// harms another client or the server. It has both ends: the server starts a worker, hands
-// the client's connection over and speaks with the worker through a socket; the worker
-// gives up what it does not need and runs the session.
+// Package worker serves clients in processes of their own, so that no client's kernel harms another client or the
+// server. It has both ends: the server starts a worker, hands the client's connection over and speaks with the worker
+// through a socket; the worker gives up rights that it does not need and runs the session.
 package worker
 
 import (
@@ -30,7 +29,7 @@ type Worker struct {
 	conn int // the client's connection, for a last word if the worker dies; -1 at the end
 }
 
-// PID is the worker's process.
+// PID returns the worker's process.
 func (w *Worker) PID() int { return w.proc.PID() }
 
 // Serve serves the client to its end, or to the worker's. When shutdown closes it has the
@@ -48,7 +47,7 @@ func (w *Worker) Serve(shutdown <-chan struct{}) {
 	w.reportDeath(err)
 }
 
-// listen takes in what the worker says until it ends.
+// listen takes the worker's messages until it ends.
 func (w *Worker) listen() {
 	for {
 		m, files, err := w.ctl.receive()
@@ -139,6 +138,6 @@ func (w *Worker) Share(c *net.UnixConn) { _ = w.ctl.send(message{Share: true}, c
 // cleanUp removes the directory.
 func (w *Worker) cleanUp() {
 	if w.tmp != "" {
-		_ = os.RemoveAll(w.tmp) // what a worker leaves there is of no use to anybody
+		_ = os.RemoveAll(w.tmp) // a worker's leftovers there are useless
 	}
 }

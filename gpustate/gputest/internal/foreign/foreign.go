@@ -87,7 +87,7 @@ type Code struct {
 	kept map[uintptr][]byte // memory of fake devices
 }
 
-// For is the code for devices of a kind: "cuda", "opencl" or "fake".
+// For returns the code for devices of a kind: "cuda", "opencl" or "fake".
 func For(kind string) (*Code, error) {
 	c := &Code{kind: kind, kept: map[uintptr][]byte{}}
 	file := map[string]string{"cuda": "libcuda.so.1", "opencl": "libOpenCL.so.1"}[kind]
@@ -237,7 +237,7 @@ func (c *Code) FreeContext(ctx uintptr) error {
 	return c.one(map[string]string{"cuda": "cuCtxDestroy_v2", "opencl": "clReleaseContext"}[c.kind], ctx)
 }
 
-// one calls what takes one object; a fake device has none.
+// one calls a function that takes one object; a fake device has none.
 func (c *Code) one(symbol string, o uintptr) error {
 	if symbol == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// holder is Go memory with a pointer in it, which may be passed to C only if what it
-// points to is pinned, or is no Go memory.
+// holder is Go memory with a pointer in it, which may be passed to C only if the pointer's target is pinned, or is no
+// Go memory.
 type holder struct{ p unsafe.Pointer }
 
 var (

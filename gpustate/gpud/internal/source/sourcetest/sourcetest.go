@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// Hostile are sources that read, or look for, a file of the server, by what they try.
+// Hostile are sources that read, or look for, a file of the server, by their method.
 func Hostile(file string) map[string]string {
 	return map[string]string{
 		"absolute":         "#include \"" + file + "\"\n",
