@@ -30,7 +30,7 @@ func Library(dir, file string) (string, error) {
 	return dir, nil
 }
 
-// ErrNoCompiler says that there is no C compiler.
+// ErrNoCompiler reports that there is no C compiler.
 var ErrNoCompiler = errors.New("no C compiler")
 
 // CompileC compiles a program of one source file in dir with the first of the compilers that there is; args come behind

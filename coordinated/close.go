@@ -139,7 +139,7 @@ func (c *Checkpointer) closeParts() error {
 	return errors.Join(errs...)
 }
 
-// NotReceivedError says that a restarted program ended without posting receives again
+// NotReceivedError reports that a restarted program ended without posting receives again
 // that were pending at the checkpoint and whose messages had arrived. It ran without
 // them, so its results may be wrong.
 type NotReceivedError struct {

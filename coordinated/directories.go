@@ -205,7 +205,7 @@ func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 	return p, err
 }
 
-// LostEpochsError says that the job has had checkpoints and none of them can be
+// LostEpochsError reports that the job has had checkpoints and none of them can be
 // found: directories were emptied, or are not mounted, or lie on other nodes. The job
 // starts over only with Options.Fresh.
 type LostEpochsError struct {

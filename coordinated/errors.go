@@ -35,7 +35,7 @@ var (
 	ErrRestored = errors.New("protect everything before Restore")
 	// ErrClosed is returned by a Checkpointer that was closed.
 	ErrClosed = agent.ErrClosed
-	// ErrNotDue says that an epoch does not go to a level, which takes some epochs only.
+	// ErrNotDue reports that an epoch does not go to a level, which takes some epochs only.
 	ErrNotDue = errors.New("the epoch is not due at that level")
 	// ErrOff is returned by RequestStop where the program runs without checkpoints: see Options.Off.
 	ErrOff = errors.New("the program runs without checkpoints, and nothing will stop it")
@@ -72,7 +72,7 @@ func (e *ProtectError) Error() string {
 // Unwrap returns the cause.
 func (e *ProtectError) Unwrap() error { return e.Err }
 
-// MismatchError says that under one name the checkpoint and the program have
+// MismatchError reports that under one name the checkpoint and the program have
 // different types or sizes.
 type MismatchError struct {
 	Name  string
@@ -213,7 +213,7 @@ func (e *NoCommonEpochError) text() string {
 		"that they wrote to, or start over with HOLDFAST_FRESH=1", outcome.Ranks(with), outcome.Ranks(without))
 }
 
-// SkippedEpochsError says that Restore skips these epochs, because the program crashed
+// SkippedEpochsError reports that Restore skips these epochs, because the program crashed
 // repeatedly right after restoring them. Something in them may be the cause.
 type SkippedEpochsError struct {
 	Epochs []storage.Epoch // newest first
@@ -227,7 +227,7 @@ func (e *SkippedEpochsError) Error() string {
 		e.Epochs, vote.MaxDeaths, e.Epochs[0])
 }
 
-// RanksError says that an operation that all ranks take part in failed on some.
+// RanksError reports that an operation that all ranks take part in failed on some.
 // It unwraps to the error of this rank, if it is one of them. It has the operation, Op,
 // the ranks that Failed, in order, and Err, this rank's own error or nil.
 type RanksError = outcome.RanksError
@@ -235,24 +235,24 @@ type RanksError = outcome.RanksError
 // RankFailure is one rank's report: its Rank and a Text.
 type RankFailure = outcome.RankFailure
 
-// HungError says that an operation at a level made no progress for Options.WriteTimeout, or within the time left for a
-// final checkpoint: a disk or file server does not answer. Its fields are the operation (What), its Level, the time it
-// Waited, and Skipped if it was skipped because earlier operations hang.
+// HungError reports that an operation at a level made no progress for Options.WriteTimeout, or within the time left for
+// a final checkpoint: a disk or file server does not answer. Its fields are the operation (What), its Level, the time
+// it Waited, and Skipped if it was skipped because earlier operations hang.
 type HungError = persist.HungError
 
-// GraceError says that a final checkpoint was not copied to all levels because the process would have been killed
+// GraceError reports that a final checkpoint was not copied to all levels because the process would have been killed
 // first. Its fields are the Epoch, the Levels at which it is committed, and the Level that it did not reach. Need is
 // the time it would take, Left the time there was. Behind is set if the previous epoch was still being copied, Err if
 // the copy was tried and failed.
 type GraceError = persist.GraceError
 
-// LostError says that another rank of the job has died or given up.
+// LostError reports that another rank of the job has died or given up.
 type LostError struct {
 	Rank     int
 	Node     string
 	Noticed  int // rank that noticed
 	Observed string
-	// InRestore says that the rank that tells was in Restore, or before it.
+	// InRestore: the rank that tells was in Restore, or before it.
 	InRestore bool
 
 	none bool // no epoch was committed when it was noticed
@@ -275,7 +275,7 @@ func (e *LostError) Error() string {
 		next)
 }
 
-// TimeoutError says that an epoch was given up because ranks did not reach a
+// TimeoutError reports that an epoch was given up because ranks did not reach a
 // Point in time, and which.
 type TimeoutError struct {
 	Epoch    storage.Epoch

@@ -193,7 +193,7 @@ type Options struct {
 // number it divides is written whole at every level. The others refer to earlier ones for unchanged chunks.
 const fullEvery = 32
 
-// waitTimeout is WaitTimeout, or its default where that is not valid.
+// waitTimeout is WaitTimeout, or its default if that is not valid.
 func (o *Options) waitTimeout() time.Duration {
 	if o.WaitTimeout <= 0 {
 		return time.Minute

@@ -160,7 +160,7 @@ func (c *Checkpointer) divisionOf(of *Changing, saved *layout.Array, ranks int,
 	return a.division()
 }
 
-// InBuffer says that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
+// InBuffer reports that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
 // checkpoint packs the rank's boxes within the device if it has free memory, else it copies them to the host. A restore
 // writes them to the buffer in pieces of 8 MiB. Another start may have the array in host memory: both read the same
 // checkpoints. The buffer is not released while the Checkpointer is open. A device that is protected itself, with

@@ -180,7 +180,7 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 
 // RestoreHashed restores, and before the program can change anything it hashes each content of the record, in order.
 // Hashes of a later capture of the same bytes returns the same. Chunks that no capture has in device memory have the
-// zero Hash. The result is nil where the device cannot compute them: nothing is known then, and the restore is as good.
+// zero Hash. The result is nil if the device cannot compute them: nothing is known then, and the restore is as good.
 // Cost: one pass over the restored device memory, by the device.
 func (d *Device) RestoreHashed(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) (
 	hashes [][]Hash, err error) {
@@ -336,7 +336,7 @@ func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(byte
 	return m, err
 }
 
-// Undo gives the shares their earlier bytes: zeros where nothing had written to the device's memory.
+// Undo gives the shares their earlier bytes: zeros if nothing had written to the device's memory.
 func (m *ShareMark) Undo(ctx context.Context) error {
 	var scratch []byte
 	return m.d.writeShares(ctx, false, func(w *ShareWriter) error {

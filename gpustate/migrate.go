@@ -87,7 +87,7 @@ func (d *Device) watched(ctx context.Context, drv driver.Device, w *checkpoint.S
 //	Total   time.Duration
 type Migration = checkpoint.Migration
 
-// inherit takes over from the device how servers are reached where s does not
+// inherit takes over from the device how servers are reached if s does not
 // say it.
 func (s *Select) inherit(d *Device) {
 	was := d.opened.Load()

@@ -29,9 +29,10 @@
 ! rank. holdfast.h has the rest: signals, threads, and details of each call.
 !
 ! Errors. The last arguments of each call are optional: ierr is set to 0 or to one of HF_E_ below. After an error
-! errmsg, a character variable of any length, has the text: what failed, on what, why, what to do. Without ierr an error
-! ends the program by error stop with that text, as allocate does without stat. The other ranks end too. The exception
-! is HF_E_DAEMON of hf_point, and of hf_checkpoint without a name: another daemon takes the place of one that has died.
+! errmsg, a character variable of any length, has the text: the failed operation, its object, the cause and the remedy.
+! Without ierr an error ends the program by error stop with that text, as allocate does without stat. The other ranks
+! end too. The exception is HF_E_DAEMON of hf_point, and of hf_checkpoint without a name: another daemon takes the place
+! of one that has died.
 !
 ! Targets. The library writes protected variables in hf_restore, hf_restart and hf_recover. It reads them in hf_point,
 ! hf_checkpoint and hf_finalize. Declare them target, or the compiler may keep them in registers. Keep them allocated
@@ -571,7 +572,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Ends what hf_restart_begin began. Local.
+  ! Ends the restart of hf_restart_begin. Local.
   subroutine hf_restart_end(ierr, errmsg)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
@@ -695,7 +696,7 @@ contains
     call report(code, ierr, errmsg)
   end subroutine
 
-  ! Returns the text of the last error: what failed, on what, why, what to do. Local.
+  ! Returns the text of the last error: the failed operation, its object, the cause and the remedy. Local.
   function hf_error() result(text)
     character(:), allocatable :: text
     character(kind=c_char), pointer :: s(:)

@@ -299,7 +299,7 @@ int hf_saved(const char *array, size_t *count, hf_type *type);
  * be resized. If one is smaller or has another type, nothing is copied. */
 int hf_recover(const char *const *arrays, size_t n);
 
-/* Ends what hf_restart_begin began. Local. */
+/* Ends the restart of hf_restart_begin. Local. */
 int hf_restart_end(void);
 
 /* hf_restart_begin, hf_recover of all, hf_restart_end. Collective. Returns HF_RESTORED. */
@@ -335,8 +335,8 @@ int hf_read_memory(void *to, const void *from, size_t bytes);
 int hf_rank(void);
 int hf_size(void);
 
-/* Text of this thread's last error: what failed, on what, why, what to do. Never NULL. It stays until the thread's
- * next call. Local, from any thread. */
+/* Text of this thread's last error: the failed operation, its object, the cause and the remedy. Never NULL. It stays
+ * until the thread's next call. Local, from any thread. */
 const char *hf_error(void);
 
 #ifdef __cplusplus

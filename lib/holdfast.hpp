@@ -16,8 +16,8 @@
 //     }                                              // waits until the last checkpoint is at all levels
 //     MPI_Finalize();
 //
-// Link with -lholdfast. holdfast.h says what each call needs and costs, who must call it (all ranks or one), and
-// from which threads; a call here differs from the call of that name only as its comment says.
+// Link with -lholdfast. holdfast.h describes the needs and costs of each call, its callers (all ranks or one), and its
+// threads. A call here differs from the call of that name only as its comment says.
 //
 // Errors are thrown as holdfast::error, whose what() is hf_error(), with the remedy. An error of one rank does not
 // reach the others: catch it around the session and call MPI_Abort, or let it end the process, so that the other
@@ -195,7 +195,7 @@ protected:
 
 	pos_type seekoff(off_type by, std::ios_base::seekdir from, std::ios_base::openmode) override {
 		if (from == std::ios_base::cur) {
-			by -= egptr() - gptr(); // the file stands behind what was read ahead
+			by -= egptr() - gptr(); // the file stands behind the bytes read ahead
 		}
 		setg(nullptr, nullptr, nullptr);
 		const int whence = from == std::ios_base::beg ? SEEK_SET : from == std::ios_base::cur ? SEEK_CUR : SEEK_END;
@@ -336,7 +336,7 @@ public:
 		}
 		try {
 			finalize();
-		} catch (...) { // finalize is there for those who want to know
+		} catch (...) { // callers that want the error call finalize
 		}
 	}
 
@@ -582,7 +582,7 @@ private:
 		serialised_.erase(std::remove_if(serialised_.begin(), serialised_.end(), named), serialised_.end());
 	}
 
-	// hf_before_fn: brings everything into what is protected.
+	// hf_before_fn: brings everything into the protected memory.
 	static int before(void *arg) noexcept {
 		session &s = *static_cast<session *>(arg);
 		try {

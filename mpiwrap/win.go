@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// ErrEpochOpen means that a window has an epoch open at a checkpoint, where none may
+// ErrEpochOpen means that a window has an epoch open at a checkpoint, if none may
 // be: accesses after the last Fence, or a lock that is held.
 var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Unlock or UnlockAll before the " +
 	"checkpoint")

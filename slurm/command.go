@@ -45,7 +45,7 @@ func (e *CommandError) Error() string {
 // Unwrap returns the cause.
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// ErrNoSlurm is in the error of every command where Slurm is not installed.
+// ErrNoSlurm is in the error of every command if Slurm is not installed.
 var ErrNoSlurm = errors.New("no Slurm commands in PATH")
 
 // ErrTimeout is in the error of a command that did not end in time: the

@@ -210,7 +210,7 @@ func (s *Store) RecordHistory(ctx context.Context, e Epoch, level string) error 
 // returns nil, the death of the machine counts too: call it once before the program
 // computes. The record of earlier deaths is safe at any time.
 //
-// A level that cannot be written to does not matter; where none can, the death does not count.
+// A level that cannot be written to does not matter; if none can, the death does not count.
 func (s *Store) NoteRestore(ctx context.Context, e Epoch) (durable func() error, err error) {
 	leave, err := s.enter()
 	if err != nil {

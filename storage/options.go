@@ -64,7 +64,7 @@ type Options struct {
 	// the levels that they use.
 	Degrade bool
 
-	// Collective says that the ranks open their stores together, rank 0 first, and vote on each epoch. Rank 0 then
+	// Collective: the ranks open their stores together, rank 0 first, and vote on each epoch. Rank 0 then
 	// looks after the directories of the level global, which all ranks share: it removes leftovers of dead ranks,
 	// prunes, and reports the contents (see Overview). The others get that as Overview, write their shards and do not
 	// look. So the requests of an epoch or a restart to the file system do not grow with the square of the number of

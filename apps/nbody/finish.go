@@ -12,7 +12,7 @@ import (
 )
 
 // collect returns all bodies as they are now, on every rank. It is collective, and
-// an error where a number is not finite any more.
+// an error if a number is not finite any more.
 func (s *simulation) collect() (*bodies.System, error) {
 	all := bodies.New(s.part.bodies)
 	pos, vel := make([]float32, 4*s.part.largest()), make([]float32, 4*s.part.largest())

@@ -19,7 +19,7 @@ import (
 type app struct {
 	name string
 	// args returns the flags for so much work: 1 takes some tenths of a second on a
-	// CPU of two cores, or on a big GPU where big is set. It may write input to dir.
+	// CPU of two cores, or on a big GPU if big is set. It may write input to dir.
 	args func(work float64, big bool, dir string) ([]string, error)
 	out  string // name of the result file, with the suffix that the program wants
 

@@ -200,7 +200,7 @@ func Names() []string {
 }
 
 // Arguments returns the flags that give an application so much work: 1 takes some tenths of a second on a CPU of two
-// cores, or on a big GPU where big is set. They may write input to dir.
+// cores, or on a big GPU if big is set. They may write input to dir.
 func Arguments(name string, work float64, big bool, dir string) ([]string, error) {
 	a, err := find(name)
 	if err != nil {

@@ -70,7 +70,7 @@ func prepare(ctx context.Context, dir string, o Options) (*program, error) {
 	return p, nil
 }
 
-// files is the variable by which Khronos' loader finds libraries; where it is set it counts beside
+// files is the variable by which Khronos' loader finds libraries; if it is set it counts beside
 // OCL_ICD_VENDORS, or instead.
 const files = "OCL_ICD_FILENAMES"
 

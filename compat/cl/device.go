@@ -95,7 +95,7 @@ func (d *Device) text(what uint32) string {
 	return s
 }
 
-// number returns a property of 4 or 8 bytes, 0 where the device lacks it.
+// number returns a property of 4 or 8 bytes, 0 if the device lacks it.
 func (d *Device) number(what uint32) int64 {
 	switch b := d.bytes(what); len(b) {
 	case 4:

@@ -47,7 +47,7 @@ var conditions = []struct{ found, give error }{
 	{gpustate.ErrOtherDevice, ErrInvalidContext},
 }
 
-// toError gives the error value that programs compare with, where there is one,
+// toError gives the error value that programs compare with, if there is one,
 // otherwise gpustate's error.
 func toError(err error) error {
 	if err == nil {

@@ -7,8 +7,8 @@ neighbours' cells. A step exchanges the borders and computes
     u'[i,j] = u[i,j] + r (u[i-1,j] + u[i+1,j] + u[i,j-1] + u[i,j+1] - 4 u[i,j]),   r = a dt / dx^2 <= 1/4
 
 so that the result is the same, bit by bit, for any number of ranks, and that of examples/heat-c. It is checkpointed
-with Holdfast: kill it, start it again, also under another MPI or with another number of ranks, and the result is what
-it would have been.
+with Holdfast: kill it, start it again, also under another MPI or with another number of ranks, and the result is the
+same as without.
 
     usage: heat.py N STEPS [FILE [MILLISECONDS]]
 

@@ -47,7 +47,7 @@ func (s *Server) listen(addr string) error {
 }
 
 // ofInterface puts the address of a network interface in place of its name: IPv4,
-// or IPv6 where there is no other.
+// or IPv6 if there is no other.
 func ofInterface(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

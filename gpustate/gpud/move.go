@@ -104,7 +104,7 @@ func (s *Server) Evacuate(ctx context.Context) ([]Moved, error) {
 	return list, nil
 }
 
-// moveAway moves a client to the first server where it can go.
+// moveAway moves a client to the first server that can take it.
 func (s *Server) moveAway(ctx context.Context, cl *client, peers []string) (m Moved) {
 	for _, peer := range peers {
 		var err error

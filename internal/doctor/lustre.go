@@ -20,7 +20,7 @@ type layout struct {
 
 const (
 	leastStripe = 1 << 20 // bytes; shorter ones divide each request of a shard among many targets
-	fewStripes  = 4       // of a file, where nothing is known of the job
+	fewStripes  = 4       // of a file, if nothing is known of the job
 	lfsMissing  = "load the module with Lustre's tools"
 )
 

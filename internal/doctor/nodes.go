@@ -40,7 +40,7 @@ func Nodes(ctx context.Context, o Options, nodes []string) []Finding {
 
 const nodesArea = "nodes"
 
-// errNoNodes says that there are no nodes to look at.
+// errNoNodes reports that there are no nodes to look at.
 var errNoNodes = errors.New("no Slurm allocation with nodes to look at; use it inside salloc or sbatch")
 
 // JobNodes returns the nodes of the Slurm job that this process is in.

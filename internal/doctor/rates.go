@@ -60,7 +60,7 @@ func (m *rates) bandwidth(name string) (err error) {
 		return err
 	}
 	defer past.Close()
-	_ = unix.Fadvise(int(past.Fd()), 0, 0, unix.FADV_DONTNEED) // advice: where there is no O_DIRECT
+	_ = unix.Fadvise(int(past.Fd()), 0, 0, unix.FADV_DONTNEED) // advice: if there is no O_DIRECT
 	m.Read, err = blocksPerSecond(buf, past.ReadAt, func() error { return nil })
 	return err
 }

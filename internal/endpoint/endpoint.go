@@ -166,7 +166,7 @@ type DrainStats struct {
 	Bytes    int64 // waiting in the mailbox afterwards
 	Rounds   int   // turns of the loop
 	Windows  bool  // some rank of the world has a window: see Drain
-	// InFlight says that something is in flight to some rank of the world: a message waits in its mailbox, or it has a
+	// InFlight: something is in flight to some rank of the world: a message waits in its mailbox, or it has a
 	// receive or a non-blocking collective whose end the program has not been told. PutOff says that some rank
 	// prefers another cut, for that reason. Both say the same on all ranks.
 	InFlight, PutOff    bool

@@ -52,7 +52,7 @@ type Restored struct {
 	Guard   *child.Process // with Stay: it passes signals on to the program, and ends with its exit code
 }
 
-// ErrNone is the error where there is no image.
+// ErrNone is the error if there is no image.
 var ErrNone = errors.New("there is no image")
 
 // Restore starts a program from an image. All that the image has is read and checked before. After an error nothing of

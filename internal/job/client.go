@@ -25,7 +25,7 @@ type Contact struct {
 	Addr string `json:"addr"` // of rank 0
 	Node string `json:"node"`
 	PID  int    `json:"pid"`
-	// Daemon says that the process is the node daemon of a program, which may outlive it.
+	// Daemon: the process is the node daemon of a program, which may outlive it.
 	Daemon bool        `json:"daemon,omitempty"`
 	Key    control.Key `json:"key"`
 	// Supervisor is the address of the holdfast run that has started the job; empty: none has.

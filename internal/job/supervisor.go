@@ -127,14 +127,14 @@ type Report struct {
 	Stopped   uint64            `json:"stopped,omitempty"`   // the final checkpoint
 	Ended     bool              `json:"ended,omitempty"`     // every rank has called Close
 	Failing   string            `json:"failing,omitempty"`   // checkpoints in a row that failed, as in Status
-	// Terminated says that rank 0 was sent TERM, which means stop to it. It waits a
+	// Terminated: rank 0 was sent TERM, which means stop to it. It waits a
 	// moment for Tell, to know how much time that leaves.
 	Terminated bool        `json:"terminated,omitempty"`
 	Lost       *LostStatus `json:"lost,omitempty"`
 	// Unrestorable is the reason why Restore failed, if it lies in the checkpoints: another
 	// start with the same directories would fail in the same way.
 	Unrestorable string `json:"unrestorable,omitempty"`
-	// Missing says that this is for want of data, which may come back with a node; not
+	// Missing: this is for want of data, which may come back with a node; not
 	// because the program differs or has died after each restore.
 	Missing bool `json:"missing,omitempty"`
 	// MissingNodes are the nodes that may have it, as far as that is known.

@@ -17,7 +17,7 @@ func (r Region) String() string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-// HoleError says that no rank owns the elements of a box.
+// HoleError reports that no rank owns the elements of a box.
 type HoleError struct {
 	Array string
 	Box   Region
@@ -37,7 +37,7 @@ func (e *HoleError) Error() string {
 		e.Array, e.Box, beside)
 }
 
-// OverlapError says that two ranks own the elements of a box, or one rank owns them twice.
+// OverlapError reports that two ranks own the elements of a box, or one rank owns them twice.
 type OverlapError struct {
 	Array string
 	Box   Region
@@ -54,7 +54,7 @@ func (e *OverlapError) Error() string {
 		who, e.Box)
 }
 
-// DiffersError says that two ranks describe an array in different ways, or have different bytes of one that is
+// DiffersError reports that two ranks describe an array in different ways, or have different bytes of one that is
 // replicated.
 type DiffersError struct {
 	Array      string
@@ -84,7 +84,7 @@ func (e *ShapeError) Error() string {
 	return fmt.Sprintf("array %q at rank %d: %s", e.Array, e.Rank, e.Why)
 }
 
-// LimitError says that a layout has more pieces than can be handled.
+// LimitError reports that a layout has more pieces than can be handled.
 type LimitError struct {
 	Runs  int64
 	Items bool // they are items of a set

@@ -102,7 +102,7 @@ func checkItems(all []Owned) error {
 	return nil
 }
 
-// DuplicateError says that two ranks have an item with the same key.
+// DuplicateError reports that two ranks have an item with the same key.
 type DuplicateError struct {
 	Array string
 	Key   string // as people write it

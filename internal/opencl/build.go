@@ -18,7 +18,7 @@ type program struct {
 	ctx *clContext
 
 	mu        sync.Mutex
-	on        []*gpustate.Program // by the context's devices, nil where it is not built
+	on        []*gpustate.Program // by the context's devices, nil if it is not built
 	texts     []text              // the sources of each build
 	functions map[string]function // that were asked about, by name
 }
@@ -304,7 +304,7 @@ type function struct {
 
 // parameter describes an argument by the source.
 type parameter struct {
-	address uint32 // space, 0 where it is not known
+	address uint32 // space, 0 if it is not known
 	takes   uint32 // what handles
 	bytes   uint32 // of a number or a vector, 0 for all else
 }

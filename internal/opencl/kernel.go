@@ -16,7 +16,7 @@ type kernel struct {
 	held
 	program *program
 	name    string
-	on      []*gpustate.Kernel // by the context's devices, nil where the program is not built
+	on      []*gpustate.Kernel // by the context's devices, nil if the program is not built
 	count   int                // arguments
 	fixed   [3]int             // as in function
 

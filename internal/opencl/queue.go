@@ -48,7 +48,7 @@ type command struct {
 	uses  []use
 	// run issues it, after these; its parts may be none when it is complete.
 	run func(after []*gpustate.Event) ([]*gpustate.Event, error)
-	// refused is called instead of run where it is not to be issued; may be nil.
+	// refused is called instead of run if it is not to be issued; may be nil.
 	refused func()
 	// release is called when run will not be called again; may be nil.
 	release func()

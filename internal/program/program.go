@@ -65,7 +65,7 @@ func cutItem(kind string) (item, elem string) {
 	return "[" + n + "]", before + after
 }
 
-// Absent says that the array is no part of checkpoints at present: its count is negative.
+// Absent reports that the array is no part of checkpoints at present: its count is negative.
 func (a *Array) Absent() bool { return a.Count() < 0 }
 
 // Bytes returns the present size.

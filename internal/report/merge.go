@@ -54,7 +54,7 @@ func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	return mergeLogs(now, logs, notes)
 }
 
-// jobsError says that the logs are not of one job.
+// jobsError reports that the logs are not of one job.
 type jobsError struct{ A, B string }
 
 func (e *jobsError) Error() string {

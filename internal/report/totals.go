@@ -97,7 +97,7 @@ func (m *merger) cutOf(epoch uint64, before int) (run int, at int64) {
 	return run, m.newestCut(m.r.Runs[run].Number, epoch)
 }
 
-// turnInto says that computing after a time was something else, and for how many
+// turnInto reports that computing after a time was something else, and for how many
 // seconds.
 func (l *track) turnInto(k kind, after int64) float64 {
 	var us int64

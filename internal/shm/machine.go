@@ -7,7 +7,7 @@ import (
 )
 
 // Machine returns the machine's memory, and how much of it can be had without
-// ending processes; 0 where the system does not say.
+// ending processes; 0 if the system does not say.
 func Machine() (total, available int64) {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -214,7 +214,7 @@ const visitTime = 10 * time.Second
 // mostRanks of a node can be paused.
 const mostRanks = 1024
 
-// reach connects to the ranks of all nodes. Ranks that are to go on do so where others cannot be reached.
+// reach connects to the ranks of all nodes. Ranks that are to go on do so if others cannot be reached.
 func (p *pauses) reach(ctx context.Context, a pause.Ask) (g *pause.Group, missing []string, err error) {
 	p.mu.Lock()
 	p.number++

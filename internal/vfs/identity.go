@@ -14,7 +14,7 @@ type Identifier interface {
 }
 
 // Identity returns the same for two processes if dir leads both to the same directory, whatever its path, and differs
-// if it does not. It is empty where that cannot be told, and holds for as long as the directory and the machine's
+// if it does not. It is empty if that cannot be told, and holds for as long as the directory and the machine's
 // system live.
 func Identity(fsys FS, dir string) string {
 	if i, ok := fsys.(Identifier); ok {

@@ -215,7 +215,7 @@ func (f *osFile) WriteBehind(off, n int64) {
 	if f.direct.Load() {
 		return
 	}
-	// A hint: where it is not supported fsync does all the work.
+	// A hint: if it is not supported fsync does all the work.
 	_ = unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }
 

@@ -1,4 +1,4 @@
-/* launch.c - who has started this process, and the node daemon of its job. */
+/* launch.c - the launcher of this process, and the node daemon of its job. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* launch.h - who has started this process, and the node daemon of its job. */
+/* launch.h - the launcher of this process, and the node daemon of its job. */
 #ifndef HF_LAUNCH_H
 #define HF_LAUNCH_H
 

@@ -1,4 +1,4 @@
-/* ledger.h - what libholdfast-cuda tells libholdfast of a program's device memory. */
+/* ledger.h - libholdfast-cuda's account of a program's device memory for libholdfast. */
 #ifndef HF_LEDGER_H
 #define HF_LEDGER_H
 
@@ -8,7 +8,7 @@
 
 #define HFL_VERSION 2
 
-/* What a checkpoint does with an allocation. */
+/* The treatment of an allocation in a checkpoint. */
 enum hfl_part {
 	HFL_SAVED,   /* saved, and restored at the same address */
 	HFL_NAMED,   /* a variable: saved, and restored where the variable of that name is */
@@ -22,7 +22,7 @@ struct hfl_allocation {
 	uint64_t at, bytes;
 	uint64_t order;   /* of all allocations, from 1 */
 	void *context;    /* NULL: none is known */
-	const char *call; /* what makes such memory */
+	const char *call; /* the call that makes such memory */
 	const char *name; /* of a variable, else NULL */
 	const char *file; /* that asked for it, or NULL */
 	size_t offset;    /* there */
@@ -33,10 +33,10 @@ struct hfl_allocation {
 
 struct hf_cuda_ledger {
 	uint32_t version;
-	/* Copies what there is, by address, and returns how many there are; SIZE_MAX: the ledger is not complete, since
-	 * there was no memory. Texts stay as long as the process. */
+	/* Copies the allocations, by address, and returns their number; SIZE_MAX: the ledger is not complete, since there
+	 * was no memory. Texts stay as long as the process. */
 	size_t (*list)(struct hfl_allocation *to, size_t room);
-	/* What this thread allocates from now on is not the program's. */
+	/* Allocations of this thread from now on are not the program's. */
 	void (*own)(bool on);
 	/* Copies an array to the host or back, once its context has done all its work: the driver's error code. */
 	int (*copy)(const struct hfl_allocation *array, void *host, bool out);

@@ -1,4 +1,4 @@
-/* messages.h - what libholdfast-mpi tells libholdfast and the node daemon of a rank's messages.
+/* messages.h - libholdfast-mpi's account of a rank's messages for libholdfast and the node daemon.
  * docs/internals/MESSAGES.md. The package internal/node/messages has the same for Go; a test compares the two. */
 #ifndef HF_MESSAGES_H
 #define HF_MESSAGES_H
@@ -31,7 +31,7 @@
 #define HFM_MOST_MET 64
 #define HFM_MET_BYTES 256
 
-/* Flags of what a rank waits for, of a call, and states of a communicator. */
+/* Flags of a rank's wait and of a call, and states of a communicator. */
 #define HFM_WAIT_SEND 1u
 #define HFM_WAIT_TAKEN 2u /* it ends when the program has received it, and not when the drain has */
 #define HFM_CALL_ALL 1u
@@ -67,9 +67,9 @@ struct hfm_slot {
 	char name[HFM_COMM_BYTES];
 };
 
-/* What a thread does in MPI. */
+/* A thread's activity in MPI. */
 struct hfm_call_state {
-	uint64_t seq;                       /* odd: in a call that may block, described by what follows */
+	uint64_t seq;                       /* odd: in a call that may block, described by the fields below */
 	uint32_t call, call_flags, waits_n; /* the call's number in calls */
 	int32_t call_comm;
 };
@@ -84,13 +84,13 @@ struct hfm_thread {
 /* The page of a rank. The program writes it, but for limit and targets. Numbers are little-endian. */
 struct hfm_page {
 	uint32_t magic, version, size, rank;
-	uint64_t turns;              /* that the rank has received what had come */
+	uint64_t turns;              /* that the rank has received all messages that had come */
 	uint64_t mails, mail_bytes;  /* in its mailbox, after that */
 	uint64_t pending;            /* receives, and unfinished operations */
 	uint64_t limit;              /* bytes of the mailbox; 0: none */
 	uint64_t full;               /* a message was left in the network: 1 for the limit, or HFM_FULL_LARGE */
 	uint64_t polls;              /* that have found nothing */
-	struct hfm_wait polled;      /* what the last of them was for */
+	struct hfm_wait polled;      /* the message of the last of them */
 	struct hfm_call_state state; /* of the thread that has called MPI_Init */
 	uint64_t changes;            /* of the communicators; odd: one is under way */
 	uint32_t comms_n;
@@ -127,23 +127,23 @@ static inline size_t hfm_page_bytes(size_t size) {
 	return sizeof(struct hfm_page) + 2 * size * sizeof(uint64_t) + HFM_MOST_COMMS * size * sizeof(uint32_t);
 }
 
-/* What the layer asks of libholdfast: in what protected array bytes lie, and how far from its beginning `base` is; and
- * the other way round. NULL: in none. */
+/* The layer's questions to libholdfast: in which protected array bytes lie, and how far from its beginning `base` is;
+ * and the other way round. NULL: in none. */
 struct hf_memory {
 	const char *(*array_of)(const void *at, size_t bytes, const void *base, int64_t *offset);
 	void *(*base_in)(const char *array, int64_t offset, int64_t from, size_t bytes);
 };
 
-/* What a checkpoint would be refused for. */
+/* The reasons for which a checkpoint would be refused. */
 struct hfm_met {
 	uint64_t count; /* 0: the rest is of no meaning */
 	char text[HFM_MET_BYTES - sizeof(uint64_t)];
 };
 
-/* Behind the page of a rank that holdfast run --watch looks at. The first half of what is met are calls that no
- * checkpoint can keep, and how often the program has made them; the second half is the last answer. */
+/* Behind the page of a rank that holdfast run --watch looks at. The first half are calls that no checkpoint can keep,
+ * and how often the program has made them; the second half is the last answer. */
 struct hfm_watching {
-	uint64_t asked;    /* questions of what is pending; the daemon writes it */
+	uint64_t asked;    /* questions about pending operations; the daemon writes it */
 	uint64_t answered; /* of those */
 	uint64_t receives; /* pending at the last answer */
 	uint64_t ended;    /* 1: MPI_Finalize has been called, 2: libholdfast has got a page of its own */
@@ -152,15 +152,15 @@ struct hfm_watching {
 
 static_assert(sizeof(struct hfm_met) == HFM_MET_BYTES && offsetof(struct hfm_watching, met) == 32, "watching");
 
-/* What libholdfast asks of the layer, whose function hf_message_layer returns it. The rank's own thread calls, between
- * calls of MPI. A text that is returned says what has gone wrong; NULL: nothing. */
+/* The functions of the layer for libholdfast; its hf_message_layer returns them. The rank's own thread calls, between
+ * calls of MPI. A text that is returned describes the failure; NULL: success. */
 struct hf_message_layer {
 	uint32_t version; /* HFM_PAGE_VERSION */
 	/* Messages and collectives that it has seen since MPI_Init; UINT64_MAX: it has not seen MPI_Init. */
 	uint64_t (*seen)(void);
 	/* From now on counts and state live in this memory, which has zeros and stays. */
 	const char *(*share)(void *page, size_t bytes);
-	/* Receives what has come. */
+	/* Receives the messages that have come. */
 	void (*turn)(void);
 	/* All ranks have stopped: communicators that were freed are forgotten. A rank with several threads gets two calls:
 	 * from the first one on they begin no call of MPI, but to come as far as targets, and at the second they have
@@ -169,7 +169,7 @@ struct hf_message_layer {
 	/* Nothing is in flight any more, on any rank: files are synchronized, and windows under MPI_Win_lock_all
 	 * flushed. If no rank has busy operations MPI does the files, which is collective. */
 	const char *(*sync)(uint32_t busy);
-	/* The mailbox, and what is pending, as a record that the layer keeps until the next call. */
+	/* The mailbox, and the pending operations, as a record that the layer keeps until the next call. */
 	const char *(*save)(const void **record, size_t *bytes);
 	/* Takes messages of a record for the communicators that there are, and for those to come. */
 	const char *(*load)(const void *record, size_t bytes);

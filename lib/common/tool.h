@@ -8,8 +8,8 @@
  * PATH. */
 const char *hf_tool(char beside[PATH_MAX]);
 
-/* Its environment: that of this program without what is for the program alone: LD_PRELOAD, and the variables of DMTCP,
- * which would take the command into its checkpoints. The caller frees the list; NULL: there is no memory. */
+/* Its environment: that of this program without the variables for only the program: LD_PRELOAD, and the variables of
+ * DMTCP, which would take the command into its checkpoints. The caller frees the list; NULL: there is no memory. */
 char **hf_tool_environ(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* arrays.c - what is protected: arrays of the program, files, and streams. */
+/* arrays.c - protected things: arrays of the program, files, and streams. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -80,7 +80,7 @@ static struct hf_array *new_array(struct hf_client *c, const char *name) {
 	return &more[c->narrays];
 }
 
-/* Tells the daemon what an array is now. */
+/* Tells the daemon the present description of an array. */
 static int tell(struct hf_client *c, const struct hf_array *a) {
 	struct hfp_protect m = { .array = (uint32_t)(a - c->arrays), .type = (uint32_t)a->type, .count = a->count };
 	const size_t n = strlen(a->name);
@@ -94,7 +94,7 @@ static int tell(struct hf_client *c, const struct hf_array *a) {
 	return hf_tell(c, &m, HFP_PROTECT, offsetof(struct hfp_protect, text) + n);
 }
 
-/* Writes what DECLARE has of a box. */
+/* Writes DECLARE's description of a box. */
 static char *add_box(char *to, const hf_box *b, int dims) {
 	int d;
 
@@ -165,7 +165,7 @@ static int declare(struct hf_client *c, struct hf_array *a, uint32_t id, int dim
 	return code;
 }
 
-/* Tells a daemon that has taken the place of another what is protected. */
+/* Tells a daemon that has taken the place of another all protected things. */
 int hf_tell_all(struct hf_client *c) {
 	size_t i, at;
 	int code = HF_OK;
@@ -190,7 +190,7 @@ int hf_tell_all(struct hf_client *c) {
 	return code;
 }
 
-/* What a global array or a replicated value is, for declare. */
+/* The description of a global array or a replicated value, for declare. */
 struct shape {
 	int dims;
 	const int64_t *size;
@@ -257,7 +257,7 @@ static int protect(const char *call, const struct hf_array *as, const struct sha
 
 int hf_protect_array(const char *call, const struct hf_array *as) { return protect(call, as, NULL); }
 
-/* Checks what is said of count elements at ptr, and finds where they lie. */
+/* Checks the description of count elements at ptr, and finds their place. */
 static int check_memory(const char *call, struct hf_array *a, size_t count) {
 	if (a->name == NULL) {
 		return HF_OK; /* which protect refuses */
@@ -373,7 +373,7 @@ API int hf_protect_stream(const char *name) {
 	const struct hf_array *now = name != NULL ? hf_array_named(&hf_the, name) : NULL;
 
 	if (now != NULL && now->kind == HF_STREAM && !now->dropped) {
-		return HF_OK; /* it keeps what is in it */
+		return HF_OK; /* it keeps its contents */
 	}
 	return protect("hf_protect_stream", &a, NULL);
 }
@@ -413,7 +413,7 @@ API int hf_unprotect(const char *name) {
 	return HF_OK;
 }
 
-/* Lets the program bring its state into what is protected, and tells the daemon of files and streams whose size has
+/* Lets the program bring its state into protected memory, and tells the daemon of files and streams whose size has
  * changed. It comes before each checkpoint. */
 int hf_refresh(struct hf_client *c) {
 	size_t i;

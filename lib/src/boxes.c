@@ -94,7 +94,7 @@ bool hf_is_empty(const hf_box *b, int dims) {
 	return false;
 }
 
-/* Visits what lies from element `from` on, `n` of those of all boxes, as runs that lie together in memory. */
+/* Visits `n` elements of all boxes, from element `from` on, as runs that lie together in memory. */
 static int each(const struct hf_layout *l, size_t from, size_t n,
 	int (*visit)(void *arg, size_t memory, size_t packed, size_t elems), void *arg) {
 	size_t i, done = from;
@@ -268,15 +268,15 @@ static void copy_boxes(const struct hf_array *a, char *packed, size_t from, size
 	(void)each(a->layout, from / h.elem, bytes / h.elem, copy_run, &h);
 }
 
-/* Elements of a device come and go by way of a window of host memory: short runs would cost a call each. What else lies
- * in the window goes back as it came. */
+/* Elements of a device come and go by way of a window of host memory: short runs would cost a call each. The rest of
+ * the window is written back unchanged. */
 enum { WINDOW = 16 << 20, DIRECT = 1 << 20 };
 
 struct device {
 	const struct hf_array *a;
 	char *packed, *window;
 	size_t elem, room; /* bytes of the memory */
-	size_t at, n;      /* what the window has of it */
+	size_t at, n;      /* its part in the window */
 	bool save, dirty;
 };
 

@@ -52,7 +52,7 @@ API int hf_elastic(void) {
 	return code;
 }
 
-/* Says who this is. The daemon may have been about to end, its last rank gone, when this one came: it has read
+/* Identifies this process. The daemon may have been about to end, its last rank gone, when this one came: it has read
  * nothing, and the next one is asked. */
 static int greet(struct hf_client *c) {
 	uint64_t here = 0;
@@ -72,9 +72,9 @@ static int greet(struct hf_client *c) {
 	}
 }
 
-/* A program that gets an error ends with MPI_Abort, which may overtake what was written before: the launcher ends
- * and nothing is read. Waits briefly until the launcher has read it; a rank whose line another one writes waits
- * for that one, of which it cannot see it. */
+/* A program that gets an error ends with MPI_Abort, which may overtake earlier output: the launcher ends and nothing is
+ * read. Waits briefly until the launcher has read it; a rank whose line another one writes waits for that one, of which
+ * it cannot see it. */
 static void await_reader(bool of_other) {
 	int i, unread = 0;
 
@@ -211,9 +211,9 @@ API int hf_init(const hf_config *config) {
 		code = hf_fail(
 			HF_E_PROTOCOL, "hf_init: the node daemon sent no pages; use holdfast and libholdfast of one release");
 	}
-	c->allgather = NULL; /* what it needs may be the caller's alone */
+	c->allgather = NULL; /* only the caller may have its memory */
 	if (code < 0) {
-		await_reader(false); /* the daemon has written why to what may be this one's standard error */
+		await_reader(false); /* the daemon has written the reason, perhaps to this one's standard error */
 		hf_hang_up(c);
 		c->flags = &hf_armed;
 		c->stage = HF_FINAL;
@@ -247,7 +247,7 @@ API int hf_restore(void) {
 	return hf_post_again(&hf_the) == HF_OK ? code : HF_E_FAILED;
 }
 
-/* What a point's answer means. The daemon may have died when it had told some ranks to stop. */
+/* The meaning of a point's answer. The daemon may have died when it had told some ranks to stop. */
 static int stopped(int code) {
 	if (code == HF_E_DAEMON && (hf_the.last & HFP_POINT_STOPPED) != 0) {
 		code = HFP_CODE_STOP;

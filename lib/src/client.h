@@ -1,4 +1,4 @@
-/* client.h - what the files of the library share. Nothing here is exported. */
+/* client.h - the common part of the library's files. Nothing here is exported. */
 #ifndef HF_CLIENT_H
 #define HF_CLIENT_H
 
@@ -26,7 +26,7 @@ struct hf_place {
 	bool managed;  /* it may lie on the host at present */
 };
 
-/* What is protected under a name. */
+/* A protected thing with its name. */
 struct hf_array {
 	char *name;
 	enum hf_kind kind;
@@ -71,9 +71,9 @@ enum hf_stage { HF_NEW, HF_CONNECTED, HF_READY, HF_RESTORED_STAGE, HF_FINAL };
 
 /* The one client of this process. */
 struct hf_client {
-	/* What hf_point reads and writes. */
+	/* The memory of hf_point. */
 	_Atomic uint64_t *flags;  /* page of the daemon once it has restored, or hf_armed or hf_idle below */
-	uint64_t calm;            /* what is there while nothing is asked and the daemon lives */
+	uint64_t calm;            /* its value while nothing is asked and the daemon lives */
 	_Atomic uint64_t *points; /* page for the daemon, or hf_unseen below */
 	uint64_t count;           /* of points */
 	_Atomic uint64_t *page;   /* of the daemon */
@@ -100,8 +100,8 @@ struct hf_client {
 	size_t narenas;
 	struct hf_kept *kept;
 	size_t nkept;
-	const struct hf_array *failed;        /* what could not be copied in this call */
-	uint64_t shadow_limit;                /* bytes of each device; UINT64_MAX: what seems right, 0: none */
+	const struct hf_array *failed;        /* the part that could not be copied in this call */
+	uint64_t shadow_limit;                /* bytes of each device; UINT64_MAX: the library decides, 0: none */
 	const struct hf_message_layer *layer; /* that counts the program's messages; NULL: there is none */
 	bool drains;                          /* the request under way leaves messages to the layer */
 	struct hf_shadow *shadow;             /* on its way to the arenas, by a thread */
@@ -159,8 +159,8 @@ int hf_tell_all(struct hf_client *c);
 int hf_save_to(const struct hf_array *a, char *to, size_t bytes, size_t from);
 int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once);
 
-/* boxes.c: elements of a global array, in bytes of what is packed. Copies of a device return 0 or an errno.
- * hf_copy_array copies what a rank owns to the packed form, or from there; once as in hf_copy. */
+/* boxes.c: elements of a global array, in bytes of the packed form. Copies of a device return 0 or an errno.
+ * hf_copy_array copies a rank's elements to the packed form, or from there; once as in hf_copy. */
 int hf_layout_of(const char *name, int dims, const int64_t *size, const hf_box *boxes, size_t n, size_t room,
 	struct hf_layout **layout, size_t *elems);
 bool hf_is_empty(const hf_box *b, int dims);
@@ -196,7 +196,7 @@ struct hf_settings {
 	char **environ;      /* into text */
 	char *text;
 };
-struct hf_heir {                 /* what the next daemon needs */
+struct hf_heir {                 /* data for the next daemon */
 	struct hf_settings settings; /* of the first */
 	int64_t next;                /* when another may be started */
 	char over[1024];             /* why there will be none, and the job has to end */
@@ -205,7 +205,7 @@ void hf_free_heir(struct hf_client *c);                                  /* clie
 int hf_connect(struct hf_client *c, const struct hf_settings *settings); /* HF_OFF: nothing to connect to is needed */
 #define HF_OFF 1
 
-/* start.c. Whether the environment alone says that the program runs without checkpoints, and in words what says it. */
+/* start.c. Whether the environment alone makes the program run without checkpoints, and the setting in words. */
 bool hf_switched_off(void);
 const char *hf_off_by(void);
 int hf_rank_of_environment(int *rank, int *size);
@@ -221,12 +221,12 @@ int hf_tell(struct hf_client *c, void *message, uint16_t type, size_t bytes);
 int hf_greet(struct hf_client *c, struct hfp_hello *hello, size_t bytes);
 int hf_answered(struct hf_client *c, bool wait, bool *over);
 
-/* heir.c. hf_note_daemon remembers what is needed for one after the daemon. hf_reach returns HF_OK if the daemon lives.
- * Else it finds or starts another one, or learns that this has all ranks now, for which it waits if wait is set.
- * Without waiting it returns HF_E_DAEMON once for each death, and HF_OK with another link than HF_SERVED later.
+/* heir.c. hf_note_daemon remembers the data for a next daemon. hf_reach returns HF_OK if the daemon lives. Else it
+ * finds or starts another one, or learns that this has all ranks now, for which it waits if wait is set. Without
+ * waiting it returns HF_E_DAEMON once for each death, and HF_OK with another link than HF_SERVED later.
  *
  * hf_unsure says that ranks may differ in which calls a daemon has seen: some were in one when it died. Until they have
- * stopped at one point, hf_checkpoint is a point like others, and what has a name is refused by hf_refuse. */
+ * stopped at one point, hf_checkpoint is a point like others, and hf_refuse refuses checkpoints with a name. */
 void hf_note_daemon(struct hf_client *c);
 int hf_reach(struct hf_client *c, bool wait);
 int hf_alone(struct hf_client *c); /* says that there is no daemon, and will be none */
@@ -247,8 +247,8 @@ bool hf_cuda_place(void *context, struct hf_place *to);
 /* cuda.c. After hf_protect_cuda: has the arrays of device memory follow the ledger; the call is for errors. Memory that
  * this thread allocates while hf_own_allocations is on is the library's. */
 int hf_follow_ledger(struct hf_client *c, const char *call);
-int hf_refill_arrays(void);      /* after hf_restore: what has no address of its own */
-int hf_explain_ledger(int code); /* adds to the error of hf_restore what arrays of device memory are */
+int hf_refill_arrays(void);      /* after hf_restore: arrays without an address of their own */
+int hf_explain_ledger(int code); /* adds the kinds of arrays of device memory to the error of hf_restore */
 void hf_own_allocations(bool on);
 void hf_forget_ledger(void);
 

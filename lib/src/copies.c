@@ -21,7 +21,7 @@ struct work {
 	void *arg;
 	size_t bytes;
 	char *once;
-	_Atomic size_t next; /* what nobody copies yet begins here */
+	_Atomic size_t next; /* the part that no thread copies yet begins here */
 };
 
 static void *help(void *arg) {

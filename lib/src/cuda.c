@@ -1,4 +1,4 @@
-/* cuda.c - hf_protect_cuda: what libholdfast-cuda has in its ledger, as arrays. */
+/* cuda.c - hf_protect_cuda: the memory in libholdfast-cuda's ledger, as arrays. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 static const struct hf_cuda_ledger *ledger;
 
-/* What is protected now, by address. Texts are the ledger's. */
+/* The protected memory, by address. Texts are the ledger's. */
 static struct hfl_allocation *now;
 static size_t count;
 
@@ -95,7 +95,7 @@ static bool same(const struct hfl_allocation *a, const struct hfl_allocation *b)
 		(a->part != HFL_ARRAY || a->order == b->order);
 }
 
-/* The daemon's error names arrays. Adds what they are in this program. */
+/* The daemon's error names arrays. Adds their kinds in this program. */
 int hf_explain_ledger(int code) {
 	char said[2048], more[1536] = "", name[HFP_NAME_BYTES + 3], text[512];
 	size_t i, n = 0;
@@ -191,7 +191,7 @@ static bool has(const struct hfl_allocation *list, size_t n, size_t *from, const
 	return *from < n && list[*from].at == a->at && same(&list[*from], a);
 }
 
-/* Leaves in a list what is protected. */
+/* Leaves only protected memory in a list. */
 static size_t held(struct hfl_allocation *list, size_t n) {
 	size_t i, left = 0;
 
@@ -203,7 +203,7 @@ static size_t held(struct hfl_allocation *list, size_t n) {
 	return left;
 }
 
-/* Has the arrays follow the ledger. What fails is tried again by the next call. */
+/* Has the arrays follow the ledger. The next call repeats failed steps. */
 int hf_follow_ledger(struct hf_client *c, const char *call) {
 	struct hfl_allocation *all;
 	size_t i, j, n;
@@ -223,7 +223,7 @@ int hf_follow_ledger(struct hf_client *c, const char *call) {
 		}
 	}
 	n = held(all, n);
-	/* What is gone goes first: a variable may have another place. */
+	/* Removed memory goes first: a variable may have another place. */
 	for (i = j = 0; i < count && code == HF_OK; i++) {
 		if (!has(all, n, &j, &now[i]) && (code = drop(&now[i])) == HF_OK) {
 			free(now[i].copy);

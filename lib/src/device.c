@@ -6,7 +6,7 @@
 
 #include "client.h"
 
-/* A call of a driver, by what it does. All return 0 or a number of the driver's own. */
+/* A call of a driver, by its purpose. All return 0 or a number of the driver's own. */
 typedef union {
 	void *symbol;
 	int (*attribute)(void *data, int attribute, uintptr_t ptr);
@@ -31,7 +31,7 @@ typedef union {
 	int (*current)(void **context);
 } driver_call;
 
-/* What CUDA and HIP have in common. */
+/* The common part of CUDA and HIP. */
 struct hf_device {
 	const char *name;
 	const char *const *libraries; /* the first that is loaded counts; NULL ends them */
@@ -68,7 +68,7 @@ enum call {
 	CALLS
 };
 
-enum { NON_BLOCKING = 1, RELAXED = 2 }; /* a stream, and what a thread does to streams that capture: of both drivers */
+enum { NON_BLOCKING = 1, RELAXED = 2 }; /* a stream, and a thread's mode for streams that capture: of both drivers */
 
 /* CUDA: the driver API, which the runtime is above. Numbers are those of cuda.h. */
 enum {
@@ -118,8 +118,8 @@ static const char *const cuda_calls[CALLS] = { "cuPointerGetAttribute", "cuCtxPu
 	"cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemcpyDtoD_v2", "cuStreamCreate", "cuStreamDestroy_v2",
 	"cuStreamSynchronize", "cuMemcpyDtoHAsync_v2", "cuThreadExchangeStreamCaptureMode", "cuCtxGetCurrent" };
 
-/* HIP. What its numbers for types of memory mean has changed between releases: device memory is what has
- * an address there and none for the host. */
+/* HIP. The meaning of its numbers for types of memory has changed between releases: device memory has an address there
+ * and none for the host. */
 enum {
 	HIP_ATTRIBUTE_DEVICE_POINTER = 3,
 	HIP_ATTRIBUTE_HOST_POINTER = 4,

@@ -103,7 +103,7 @@ void hf_note_daemon(struct hf_client *c) {
 	}
 }
 
-/* Has the first rank of the node say what all of them find, and returns the code with the same text. */
+/* Has the first rank of the node report the findings of all, and returns the code with the same text. */
 static int say(const struct hf_client *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static int say(const struct hf_client *c, int code, const char *format, ...) {
@@ -180,7 +180,7 @@ static int succeed(struct hf_client *c) {
 		died, why, (long long)(h->next - seconds()));
 }
 
-/* Whether all ranks have come to the next daemon; then it gets what this one protects. */
+/* Whether all ranks have come to the next daemon; then it gets this one's protected things. */
 static int join(struct hf_client *c, bool wait) {
 	bool over = false;
 	int s, code = hf_answered(c, wait, &over);

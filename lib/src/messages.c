@@ -1,4 +1,4 @@
-/* messages.c - what the daemon asks of libholdfast-mpi, if the program has it. */
+/* messages.c - the daemon's requests to libholdfast-mpi, if the program has it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -94,7 +94,7 @@ int hf_post_again(const struct hf_client *c) {
 	return why == NULL ? HF_OK : hf_fail(HF_E_FAILED, "hf_restore: %s", why);
 }
 
-/* Returns what has gone wrong; NULL: nothing. The record that is taken is the one that was saved last. */
+/* Returns the failure; NULL: none. The record that is taken is the one that was saved last. */
 const char *hf_mail(struct hf_client *c, uint32_t what, int fd, uint64_t *bytes) {
 	static const void *record;
 	static size_t saved;

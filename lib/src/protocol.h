@@ -1,4 +1,4 @@
-/* protocol.h - what passes between a rank and the node daemon: docs/internals/NODE.md, version 1. The package
+/* protocol.h - the messages between a rank and the node daemon: docs/internals/NODE.md, version 1. The package
  * internal/node/wire has the same for Go, and a test that compares the two. */
 #ifndef HF_PROTOCOL_H
 #define HF_PROTOCOL_H
@@ -184,7 +184,7 @@ struct hfp_mail {
 struct hfp_mailed {
 	struct hfp_header h;
 	uint64_t bytes;
-	uint32_t n; /* of the text that says what has gone wrong; 0: nothing */
+	uint32_t n; /* of the text that describes the failure; 0: none */
 	char text[HFP_VALUE_BYTES];
 };
 

@@ -1,7 +1,7 @@
 /* shadow.c - device memory on its way to arenas. While the program stands at a point it is copied aside on the device,
  * to a shadow, which is several times as fast as a copy to the host. A thread then brings the shadow to the arenas and
  * tells the daemon. The program has at most one such thread, and waits for it before the next shadow is made and before
- * an arena goes that it writes to. What the shadow has no room for is copied while the program waits. */
+ * an arena goes that it writes to. Bytes without room in the shadow are copied while the program waits. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -57,7 +57,7 @@ static struct block *block_of(struct hf_shadow *s, const struct hf_place *p) {
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* How much of a device an array takes: with what lies between the boxes of a global one. */
+/* The bytes of an array on a device: with those between the boxes of a global one. */
 static size_t span(const struct hf_array *a, size_t bytes) {
 	return a->kind == HF_GLOBAL ? a->room * hf_elem(a->type) : bytes;
 }
@@ -105,7 +105,7 @@ struct hf_shadow *hf_want_shadow(
 		return s;
 	}
 	if (s == NULL) {
-		hf_await_shadow(c, false); /* its memory may be what this one gets */
+		hf_await_shadow(c, false); /* this one may get its memory */
 		if ((s = calloc(1, sizeof *s)) == NULL || (s->pieces = calloc(most, sizeof *s->pieces)) == NULL) {
 			free(s);
 			return NULL;
@@ -159,7 +159,7 @@ size_t hf_copy_aside(struct hf_shadow *s, const struct hf_array *a, char *to, si
 	}
 	if (hf_copy_on_device(&place, b->at + b->used, (uintptr_t)a->ptr, some) != 0) {
 		free(layout);
-		return 0; /* the copy to the host says what is wrong, if anything is */
+		return 0; /* the copy to the host reports a fault, if there is one */
 	}
 	p = &s->pieces[s->npieces++];
 	p->block = b;

@@ -21,12 +21,12 @@ int hf_send_signal(struct hf_client *c, int signal) {
 	return -1;
 }
 
-/* What was in force before, by signal. */
+/* The earlier action, by signal. */
 static struct sigaction before[65];
 
-/* Hands the signal to the daemon. A full socket has signals enough in it. The handler of a library is not called:
- * that of LLVM, which OpenCL brings, would end the process. A child after fork has the handler, too, but its signals
- * say nothing about the rank: they do what they did before. */
+/* Hands the signal to the daemon. A full socket has signals enough in it. The handler of a library is not called: that
+ * of LLVM, which OpenCL brings, would end the process. A child after fork also has the handler, but its signals say
+ * nothing about the rank: they have their earlier effect. */
 static void pass_on(int signal) {
 	int e = errno;
 

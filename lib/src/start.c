@@ -44,7 +44,7 @@ static bool is_off(const char *dir) { return dir != NULL && strcmp(dir, "off") =
 
 static bool is_relative(const char *path) { return path != NULL && *path != '/' && !is_off(path); }
 
-/* Sums up what this process has set for its daemon. If a launcher has started it, ranks may differ in all but
+/* Sums up this process's settings for its daemon. If a launcher has started it, ranks may differ in all but
  * directories. */
 static uint64_t settings(void) {
 	static const char *const paths[] = { "HOLDFAST_LOCAL", "HOLDFAST_GLOBAL", "HOLDFAST_CONFIG" };
@@ -146,7 +146,7 @@ static int keep_stderr(posix_spawn_file_actions_t *files) {
 	return err;
 }
 
-/* What a daemon reserves of addresses when it starts, and some. */
+/* The addresses that a daemon reserves when it starts, and some more. */
 #define LEAST_ADDRESS_SPACE ((rlim_t)1536 << 20)
 
 /* Starts the daemon and waits until clients can connect. It is a child of the process that is waited

@@ -97,7 +97,7 @@ static int stream_close(void *cookie) {
 	return err == 0 ? 0 : -1;
 }
 
-/* Makes what an open stream needs; with the protected bytes if it is to keep them. */
+/* Makes the buffer of an open stream; with the protected bytes if it is to keep them. */
 static struct stream *new_stream(const struct hf_array *a, const char *mode) {
 	struct stream *s = calloc(1, sizeof *s);
 

@@ -68,7 +68,7 @@ static void close_fds(struct received *r) {
 	}
 }
 
-/* Takes the next message and checks what all have in common. */
+/* Takes the next message and checks the common fields. */
 static int get(struct hf_client *c, struct received *r) {
 	bool cut;
 	const ssize_t n = hf_receive(c->sock, r->bytes, sizeof r->bytes, r->fds, &r->nfds, &cut);
@@ -118,7 +118,7 @@ static int welcome(struct hf_client *c, struct received *r) {
 		return code;
 	}
 	c->page = flags;
-	atomic_store((_Atomic uint64_t *)points, c->count); /* of one who goes on: where it is */
+	atomic_store((_Atomic uint64_t *)points, c->count); /* of a rank that goes on: its place */
 	c->points = points;
 	c->calm = atomic_load(c->page) & ~(uint64_t)UINT32_MAX;
 	c->fence = (m->flags & HFP_WELCOME_FENCE) != 0;
@@ -215,7 +215,7 @@ static bool fits(const struct hf_array *p, size_t bytes, bool load) {
 	return bytes == now;
 }
 
-/* Answers COPY, and lets what was copied aside go to the arenas. */
+/* Answers COPY, and lets the bytes that were copied aside go to the arenas. */
 static int copied(struct hf_client *c, struct hfp_word *answer, struct hf_shadow *shadow) {
 	int code;
 

@@ -1,4 +1,4 @@
-/* values.c - the bytes of what is protected, to and from the arenas of the daemon. */
+/* values.c - protected bytes, to and from the arenas of the daemon. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -109,7 +109,7 @@ static int replace_file(const char *path, const char *from, size_t bytes) {
 	return err;
 }
 
-/* Lets the program give an array room for what a checkpoint has of it. Returns 0 or an errno. */
+/* Lets the program give an array room for its part in a checkpoint. Returns 0 or an errno. */
 static int make_room(struct hf_array *a, size_t bytes) {
 	const size_t count = bytes / hf_elem(a->type);
 	void *at;
@@ -130,7 +130,7 @@ static int make_room(struct hf_array *a, size_t bytes) {
 	return hf_place_of(a->name, at, &a->place) == HF_OK ? 0 : EINVAL;
 }
 
-/* Copies to an array what a checkpoint has of it; once as in hf_copy. Returns 0 or an errno. */
+/* Copies an array's part in a checkpoint to it; once as in hf_copy. Returns 0 or an errno. */
 int hf_load_from(struct hf_array *a, const char *from, size_t bytes, bool once) {
 	void *mine;
 	int err;

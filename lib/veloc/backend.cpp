@@ -1,7 +1,7 @@
 // veloc-backend CONFIG [OPTIONS] - VeloC's program of that name, for scripts that start it.
 //
-// It checks the configuration and ends. What VeloC's does in the background is done by holdfast node, which the ranks
-// start themselves and which ends with them; nothing is left to be killed.
+// It checks the configuration and ends. The background work of VeloC's is done by holdfast node, which the ranks start
+// themselves and which ends with them; nothing is left to be killed.
 #include <cstring>
 #include <iostream>
 

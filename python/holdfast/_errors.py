@@ -1,8 +1,8 @@
-"""What a call can raise."""
+"""The exceptions of calls."""
 
 
 class Error(RuntimeError):
-    """A call failed. Its text says what failed, on what, why, and what to do.
+    """A call failed. Its text names the failed operation, its object, the cause and the remedy.
 
     code is that of holdfast.h.
     """
@@ -69,5 +69,5 @@ _by_code = {
 
 
 def error_of(code: int, text: str) -> Error:
-    """The exception for what a call of the library returned."""
+    """The exception for the result of a call of the library."""
     return _by_code.get(code, FailedError)(text)

@@ -87,7 +87,7 @@ _calls = {
 
 
 def _places() -> Iterator[str]:
-    """Where the library may be: what the user says, else beside this package, else where the linker looks."""
+    """Places of the library: the user's setting, else next to this package, else the linker's directories."""
     named = os.environ.get("HOLDFAST_LIBRARY")
     if named:
         yield named
@@ -151,7 +151,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def write_stream(name: str, data: bytes) -> None:
-    """Makes data what is protected as a stream."""
+    """Makes data the protected contents of a stream."""
     f = load().hf_fopen(c_text(name), b"w")
     if not f:
         raise FailedError(load().hf_error().decode(errors="replace"))
@@ -161,7 +161,7 @@ def write_stream(name: str, data: bytes) -> None:
 
 
 def read_stream(name: str) -> bytes:
-    """What is protected as a stream."""
+    """The protected contents of a stream."""
     f = load().hf_fopen(c_text(name), b"r")
     if not f:
         raise FailedError(load().hf_error().decode(errors="replace"))
@@ -176,7 +176,7 @@ def read_stream(name: str) -> bytes:
 
 
 def check(code: int) -> int:
-    """Raises what a call has returned, unless it is a result."""
+    """Raises the error of a call's result, if it is one."""
     if code < 0:
         raise error_of(code, load().hf_error().decode(errors="replace"))
     return code

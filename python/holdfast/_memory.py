@@ -82,7 +82,7 @@ def item_of(name: str, x: Any, m: Memory) -> int:
 
 
 def _references_of_local() -> int:
-    """What sys.getrefcount says of an object that one local variable has alone."""
+    """The result of sys.getrefcount for an object that only one local variable has."""
     x = object()
     return sys.getrefcount(x)
 
@@ -92,7 +92,7 @@ def is_unused(m: Memory, held: Collection[Memory]) -> bool:
     x = m.holder
     base = getattr(x, "base", None)
     if not getattr(getattr(x if base is None else base, "flags", None), "owndata", False):
-        return False  # what has its memory may use it without the array
+        return False  # the owner of its memory may use it without the array
     alone = _references_of_local()
     direct = sum(h.holder is x for h in held)
     if base is None:
@@ -106,7 +106,7 @@ def _views_of(x: Any, held: Collection[Memory]) -> int:
 
 
 class Share(NamedTuple):
-    """What a rank owns of a global array: boxes in the memory of an object."""
+    """A rank's part of a global array: boxes in the memory of an object."""
 
     memory: Memory
     size: List[int]
@@ -122,7 +122,7 @@ def share_of(
 ) -> Share:
     """The share that arrays are, each with the index of its first element in a global array of this size.
 
-    The arrays may be parts of larger ones, such as what is left without ghosts.
+    The arrays may be parts of larger ones, such as the part without ghosts.
     """
     dims = len(size)
     views = [(_strided(name, x), start) for x, start in parts]

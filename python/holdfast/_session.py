@@ -44,7 +44,7 @@ def _going_on(code: int) -> int:
 
 
 class Session:
-    """This process's connection to the node daemon, and what it protects.
+    """This process's connection to the node daemon, and its protected objects.
 
     Collective: all ranks make one, protect the same names, and reach the same number of points and checkpoints. A
     process makes one session in its life. Use it in a `with` block, whose end waits until the last checkpoint is at
@@ -73,11 +73,11 @@ class Session:
         self._lib = load()
         self._comm = comm
         self._arrays: Dict[str, Memory] = {}
-        self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and what they returned last
+        self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and their last results
         self._how: Dict[str, Callable[[str, Any], Memory]] = {}  # a name is protected, if not by hf_protect
-        self._orders: Dict[str, str] = {}  # of what is protected under a name: Memory.orders
+        self._orders: Dict[str, str] = {}  # of the memory with a name: Memory.orders
         self._resizes: Dict[str, Any] = {}  # functions that the library calls
-        self._made: Dict[str, Any] = {}  # arrays of another length, by name, for what set is to have
+        self._made: Dict[str, Any] = {}  # arrays of another length, by name, for set
         self._setters: Dict[str, Callable[[Any], None]] = {}
         self._unused: Dict[str, Memory] = {}  # warned of
         self._elastic = elastic
@@ -85,7 +85,7 @@ class Session:
         self._replicated: Dict[str, bytearray] = {}  # pickled
         self._requests: Dict[str, Any] = {}
         self._before = BEFORE(self._refresh)  # the library has its address
-        self._raised: Optional[BaseException] = None  # by what _refresh has called
+        self._raised: Optional[BaseException] = None  # by functions that _refresh has called
         self._finalized = False
         self._in_step = False  # the program is in the middle of one of Steps
         self.restored: Optional[bool] = None
@@ -353,10 +353,10 @@ class Session:
         else:
             m = self._memory_of(name, array)
             check(self._lib.hf_protect(c_text(name), m.address, m.count, m.type))
-        self._arrays[name] = m  # what was there before is let go only now
+        self._arrays[name] = m  # the earlier object is released only now
 
     def _update(self) -> None:
-        """Protects anew what functions return, where it is another array."""
+        """Protects the arrays that functions return again, if they are others."""
         for name, (function, before) in self._functions.items():
             now = function()
             if now is before:
@@ -384,7 +384,7 @@ class Session:
                 )
 
     def _refresh(self, _: Any) -> int:
-        """hf_before_fn: brings everything into what is protected."""
+        """hf_before_fn: brings everything into the protected memory."""
         try:
             self._update()
             self._warn_of_unused()
@@ -411,7 +411,7 @@ class Session:
         return check(code)
 
     def _set(self, names: Iterable[str]) -> None:
-        """Gives functions of protect_state what was restored."""
+        """Gives functions of protect_state the restored contents."""
         for name in names:
             data = self._replicated[name] if name in self._replicated else read_stream(name)
             self._states[name][1](pickle.loads(data))
@@ -484,9 +484,9 @@ class Session:
     ) -> bool:
         """Takes a checkpoint here and now. Collective.
 
-        It returns when the state is copied; wait waits until it is durable. Without a name it is also a point, and
-        returns what point does. With a name it has a version of 0 or more that the program chooses, for restart. It
-        holds everything that is protected, or only the given arrays:
+        It returns when the state is copied; wait waits until it is durable. Without a name it is also a point, with
+        the result of point. With a name it has a version of 0 or more that the program chooses, for restart. It holds
+        everything that is protected, or only the given arrays:
 
             hf.checkpoint("converged", version=step, arrays=["u"])
 
@@ -604,7 +604,7 @@ class Session:
 
 
 class Recovery:
-    """A checkpoint with a name that is being restarted from: what Session.begin_restart returns.
+    """A checkpoint with a name that is being restarted from, made by Session.begin_restart.
 
     No checkpoint may be taken until its end, that of the `with` block.
     """

@@ -160,7 +160,7 @@ func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release fun
 	return g.Release, nil
 }
 
-// Pin says that an epoch stays at a level until UnpinEpoch.
+// Pin: an epoch stays at a level until UnpinEpoch.
 //
 //	Epoch Epoch
 //	Name  string // given by the user; may be empty

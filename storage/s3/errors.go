@@ -97,7 +97,7 @@ func (b *bucket) wrap(op, key string, err error) error {
 	return e
 }
 
-// unsure says that a request that failed like this may have been done, or may still be.
+// unsure reports that a request that failed like this may have been done, or may still be.
 func unsure(err error) bool {
 	var e *object.Error
 	return errors.As(err, &e) && (e.Kind == nil || e.Kind == object.ErrChanged || errors.Is(e.Kind, fs.ErrNotExist))

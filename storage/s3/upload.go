@@ -207,7 +207,7 @@ func (u *upload) Abort() error {
 	return err
 }
 
-// isMissing says that an upload, or an object, is not there any more.
+// isMissing reports that an upload, or an object, is not there any more.
 func isMissing(err error) bool {
 	var e *object.Error
 	return errors.As(err, &e) && (e.Code == "NoSuchUpload" || errors.Is(e.Kind, fs.ErrNotExist))

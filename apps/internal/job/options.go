@@ -27,7 +27,7 @@ type Options struct {
 	// configuration file, or the best there is.
 	Device string
 	// Job, Local and Global override HOLDFAST_JOB, HOLDFAST_LOCAL and
-	// HOLDFAST_GLOBAL where they are not empty.
+	// HOLDFAST_GLOBAL if they are not empty.
 	Job, Local, Global string
 	// Fresh starts over: the run does not continue from a checkpoint.
 	Fresh bool

@@ -25,7 +25,7 @@ import (
 )
 
 // Device makes the test use one kind of device, that of HOLDFAST_DEVICE or PoCL, and switches
-// checkpoints off. It skips the test where there is no such device.
+// checkpoints off. It skips the test if there is no such device.
 func Device(t *testing.T) {
 	t.Helper()
 	pocl.Alone()

@@ -2,10 +2,10 @@
  *
  * usage: driver write|restart DIR BYTES RUNS
  *
- * write times, in turn and in each of RUNS runs after one to warm up: memcpy of BYTES, write+fsync of
- * them to a file in DIR, a checkpoint of them, and hf_point with nothing asked. restart, a new start, times
- * hf_restore and memcpy, compares every byte, and takes a checkpoint. Either prints lines "name, tab,
- * seconds", one for each run, and then kills itself: the next start restores what it has left. */
+ * write times, in turn and in each of RUNS runs after one to warm up: memcpy of BYTES, write+fsync of them to a file in
+ * DIR, a checkpoint of them, and hf_point with nothing asked. restart, a new start, times hf_restore and memcpy,
+ * compares every byte, and takes a checkpoint. Either prints lines "name, tab, seconds", one for each run, and then
+ * kills itself: the next start restores its checkpoint. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <holdfast.h>

@@ -1,4 +1,4 @@
-/* A CUDA driver and compiler whose kernels do nothing, to measure what lies above a driver: its launch walks through
+/* A CUDA driver and compiler whose kernels do nothing, to measure the layers above a driver: its launch walks through
    64 KiB of code and 256 KiB of data, and so leaves as little of its caller in the processor's caches as a real one
    does. It is no device: kernels compute nothing. As CUDA:
 
@@ -88,7 +88,7 @@ int cuFuncGetParamInfo(hnd f, size_t i, size_t *off, size_t *n) { *off = 8 * i; 
 int cuFuncGetAttribute(int *v, int what, hnd f) { *v = 1024; return 0; }
 int cuFuncSetAttribute(hnd f, int what, int v) { return 0; }
 
-/* What the "compiler" makes of every program: the kernel of holdfast bench gpu. */
+/* The "compiler"'s result for every program: the kernel of holdfast bench gpu. */
 static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
 	".visible .entry busy(.param .u64 busy_param_0, .param .u32 busy_param_1){ret;}\n";
 int nvrtcVersion(int *major, int *minor) { *major = 13; *minor = 0; return 0; }

@@ -1,4 +1,4 @@
-/* An OpenCL program that measures itself and prints what it finds, lines "name, tab, value". It is the same with a
+/* An OpenCL program that measures itself and prints the results, lines "name, tab, value". It is the same with a
    device's own library and with libholdfast-opencl: holdfast bench opencl compares the two. Arguments: a word of the
    platform's name or version ("" for any), seconds for each figure, the largest transfer in MiB (0: only launches),
    loops of the compute-bound kernel. Rates are bytes or launches a second, the best of the loops that fit into the
@@ -130,8 +130,8 @@ static void launch_all(void *with) {
 	CHECK(clFinish(queue));
 }
 
-/* call_time is the shortest mean time of the calls of launches that nobody waits for: few enough to be taken in by
-   what is between the program and the device. */
+/* call_time is the shortest mean time of the calls of launches without a wait: few enough for the queues between the
+ * program and the device. */
 static double call_time(void) {
 	enum { FEW = 500 };
 	const size_t one = 1;

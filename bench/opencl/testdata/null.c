@@ -1,6 +1,6 @@
-/* An OpenCL implementation whose commands do nothing and are complete at once, to measure what lies above one: the way
-   of a launch. It is no device: kernels compute nothing. Transfers copy bytes, so that programs which compare what
-   they read back run through. As a vendor's library:
+/* An OpenCL implementation whose commands do nothing and are complete at once, to measure the way of a launch above
+ * one. It is no device: kernels compute nothing. Transfers copy bytes, so that programs which compare the bytes that
+ * they read back run through. As a vendor's library:
 
        mkdir vendors && cc -O2 -shared -fPIC -o vendors/null.so null.c && echo $PWD/vendors/null.so > vendors/null.icd
        export OCL_ICD_VENDORS=$PWD/vendors

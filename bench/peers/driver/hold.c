@@ -1,7 +1,6 @@
-/* A process that holds BYTES of memory, for a checkpoint by DMTCP.
- * usage: hold DIR BYTES
- * It times raw write+fsync and read, says "ready RAW READ" in the file DIR/ready,
- * and ends when DIR/go is there: with 0 if its memory is still what it was. */
+/* A process that holds BYTES of memory, for a checkpoint by DMTCP. usage: hold DIR BYTES It times raw write+fsync and
+ * read, says "ready RAW READ" in the file DIR/ready, and ends when DIR/go is there: with 0 if its memory is unchanged.
+ * */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

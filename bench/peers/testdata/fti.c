@@ -1,5 +1,5 @@
-/* A stand-in for FTI: one file per rank in ckpt_dir. As FTI does, it writes into its
- * configuration whether the next start is a restart, and prints what it does. */
+/* A stand-in for FTI: one file per rank in ckpt_dir. As FTI does, it writes into its configuration whether the next
+ * start is a restart, and prints its actions. */
 #include "fti.h"
 #include <stdio.h>
 #include <stdlib.h>

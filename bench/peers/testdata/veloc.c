@@ -1,5 +1,5 @@
-/* A stand-in for VeloC: one file per rank in the directory "scratch" of its
- * configuration. FLIP in the environment makes it damage what it restores. */
+/* A stand-in for VeloC: one file per rank in the directory "scratch" of its configuration. FLIP in the environment
+ * makes it damage the restored memory. */
 #include "veloc.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -43,7 +43,7 @@ type Options struct {
 // after Catch, belongs to one goroutine.
 type Triggers struct {
 	opt     Options
-	clock   *clock // nil where nothing is asked for by the clock
+	clock   *clock // nil if nothing is asked for by the clock
 	timer   *time.Timer
 	caught  chan os.Signal
 	signals <-chan os.Signal // caught, or those of a program in another process

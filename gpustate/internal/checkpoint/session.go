@@ -170,7 +170,7 @@ func (p *Pin) Unlock() error {
 	return errors.Join(s.ReleaseMem(p.h), s.Release())
 }
 
-// Move pins the memory for another device instead; where that cannot be, it
+// Move pins the memory for another device instead; if that cannot be, it
 // stays unpinned. The new device takes it first: drivers that know of both do
 // not lock it again.
 func (p *Pin) Move(to *Session) error {

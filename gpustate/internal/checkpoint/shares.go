@@ -52,7 +52,7 @@ func (s *Share) jobs(to part) (jobs []job) {
 	return jobs
 }
 
-// pack copies a box of a buffer to a part, from byte off on, where it has no gaps.
+// pack copies a box of a buffer to a part, from byte off on, if it has no gaps.
 func (cp *copier) pack(ctx context.Context, a object.Area, to part, off int64) error {
 	r := driver.Rect{Size: a.Size, To: a.Size.Packed(), From: a.At}
 	r.To.Off = off

@@ -94,7 +94,7 @@ func platformString(p handle, what uint32) string {
 	}))
 }
 
-// deviceBytes returns a device property as bytes, nil where the device lacks it.
+// deviceBytes returns a device property as bytes, nil if the device lacks it.
 func deviceBytes(d handle, what uint32) []byte {
 	return known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
 		return C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), n, to, length)

@@ -215,7 +215,7 @@ func identify(d handle, i *driver.Info) {
 	}
 }
 
-// property returns a numeric device property, 0 where the device lacks it.
+// property returns a numeric device property, 0 if the device lacks it.
 func property(d handle, what uint32) int64 {
 	switch b := deviceBytes(d, what); len(b) {
 	case 4:

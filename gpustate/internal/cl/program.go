@@ -83,7 +83,7 @@ func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
 	return h, err
 }
 
-// make builds SPIR-V, and the source where there is none or the platform does not
+// make builds SPIR-V, and the source if there is none or the platform does not
 // take it.
 func (d *device) make(p driver.ProgramDesc) (made *program, log string, err error) {
 	passed := ""

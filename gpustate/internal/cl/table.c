@@ -25,7 +25,7 @@ const char *hfcl_open(const char *file)
 	*(void **)&hfcl_cl.clSVMFree = dlsym(lib, "clSVMFree");
 	if (!hfcl_cl.clGetPlatformIDs || !hfcl_cl.clCreateImage)
 		return "the library is older than OpenCL 1.2";
-	/* what kernels print goes through C's files, which a Go process does not empty at its end */
+	/* output of kernels goes through C's files, which a Go process does not empty at its end */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return NULL;
 }

@@ -90,7 +90,7 @@ const (
 	attrManagedMemory = 83
 )
 
-// attribute returns a device property, 0 where the driver does not know it.
+// attribute returns a device property, 0 if the driver does not know it.
 func attribute(dev, what int) int {
 	var v C.int
 	if C.hfcu_cuDeviceGetAttribute(&v, C.int(what), C.int(dev)) != 0 {

@@ -27,7 +27,7 @@ type program struct {
 // FallbackReason returns the driver's message about the binary form.
 func (d *device) FallbackReason(p driver.Handle) string { return p.(*program).fallback }
 
-// Build loads the binary form, and compiles the source where there is none or
+// Build loads the binary form, and compiles the source if there is none or
 // this device or driver does not take it.
 func (d *device) Build(p driver.ProgramDesc) (h driver.Handle, err error) {
 	err = sigguard.Around(func() error { h, err = d.build(p); return err })

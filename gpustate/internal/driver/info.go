@@ -5,7 +5,7 @@ import (
 )
 
 // Info describes a device as far as choosing it and restoring onto it needs.
-// Byte counts are 0 where the API does not tell.
+// Byte counts are 0 if the API does not tell.
 type Info struct {
 	Kind     string // "opencl", "cuda" or "fake"
 	Platform string // OpenCL platform name; "CUDA" for CUDA

@@ -7,7 +7,7 @@ type idle struct{ *device }
 
 func (idle) SetArg(driver.Handle, int, driver.Arg) error { return nil }
 
-// Launch gives an event where the queue is not lazy.
+// Launch gives an event if the queue is not lazy.
 func (idle) Launch(q, _ driver.Handle, _ driver.Grid, _ []driver.Event) (driver.Event, error) {
 	if q.(*queue).lazy {
 		return 0, nil

@@ -34,7 +34,7 @@ func MapHost(n int, shared bool) (*Mapping, error) {
 	return &Mapping{b, nil}, nil
 }
 
-// Populate makes all pages, huge ones where there are any.
+// Populate makes all pages, huge ones if there are any.
 func (m *Mapping) Populate() error {
 	if m.File != nil {
 		if err := shm.Collapse(m.Bytes); err != nil {

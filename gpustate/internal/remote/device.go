@@ -31,7 +31,7 @@ type Device struct {
 
 	memory memory // that is shared in addition to the slots
 
-	// A core copies slower than a device does: where there are many, some pieces
+	// A core copies slower than a device does: if there are many, some pieces
 	// are copied at the same time.
 	copiers int
 	emptied chan wire.Done // reads in the arena, for the copiers

@@ -45,7 +45,7 @@ func (m *memory) close() error {
 	return err
 }
 
-// share lets the server map memory; false where it cannot.
+// share lets the server map memory; false if it cannot.
 func (d *Device) share(f *os.File, host []byte) (id uint64, ok bool) {
 	if d.arena == nil || f == nil {
 		return 0, false
@@ -173,7 +173,7 @@ func (p *pinned) Free() error {
 	return shm.Free(p.host)
 }
 
-// AllocPinned gives memory that the server has mapped too, where it can: not
+// AllocPinned gives memory that the server has mapped too, if it can: not
 // through TCP, nor where a limit (on open files) is in the way. Elsewhere pinning
 // gains nothing.
 func (d *Device) AllocPinned(bytes int) (driver.Pinned, error) {

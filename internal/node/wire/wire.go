@@ -142,7 +142,7 @@ type Message struct {
 	Flags      uint32
 	Array      uint32
 	Elem       uint32
-	Item       uint32 // elements that make up one of the program's, where that is not one; else 0
+	Item       uint32 // elements that make up one of the program's, if that is not one; else 0
 	Count      uint64 // of elements, of points, or of bytes
 	Again      bool
 	Version    int64    // of a named checkpoint

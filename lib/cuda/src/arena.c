@@ -13,7 +13,7 @@
 static const CUdeviceptr base_of_all = 0x500000000000u;
 
 enum { DEVICES = 64, UNIT = 512, UNITS = 4096, SLABS_FROM = 1 << 20 };
-static const size_t slot = (size_t)UNIT * UNITS; /* what the driver maps at least */
+static const size_t slot = (size_t)UNIT * UNITS; /* the least that the driver maps */
 static const size_t range = (size_t)1 << 40;
 #define SLOTS ((size_t)1 << 19)
 
@@ -299,7 +299,7 @@ CUresult hf_arena_alloc(CUdeviceptr *at, size_t bytes) {
 
 	*at = 0;
 	if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS || device < 0 || device >= DEVICES) {
-		return CUDA_SUCCESS; /* the driver says what is wrong */
+		return CUDA_SUCCESS; /* the driver reports the fault */
 	}
 	if (atomic_load(&late) != NULL) {
 		catch_up();
@@ -445,7 +445,7 @@ CUresult hf_arena_map(const struct hf_mapping *list, size_t count) {
 	return CUDA_SUCCESS;
 }
 
-/* Plain memory of a device that another one may reach is the other one's to use; what is mapped must be told. */
+/* Another device may use plain memory of a device that it can reach; for mapped memory it must be told. */
 OWN(cuCtxEnablePeerAccess)(CUcontext peer, unsigned flags) {
 	CUdevice own, other;
 	struct arena *a;

@@ -1,5 +1,5 @@
-/* binding.c - finds the driver, and what each name leads to. Nothing here runs while the driver initialises itself but
- * the resolver, which takes no lock. */
+/* binding.c - finds the driver, and the function of each name. Nothing here runs while the driver initialises itself
+ * but the resolver, which takes no lock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -108,8 +108,8 @@ static void read_settings(void) {
 	hf_settings.list = list != NULL && *list != 0 ? list : NULL;
 }
 
-/* What is needed to start a process beside the program: the files by their whole paths, and the environment as it is
- * now, since the program may change it while it is read. */
+/* The means to start a process beside the program: the files by their whole paths, and the environment as it is now,
+ * since the program may change it while it is read. */
 static void remember(void *driver) {
 	struct link_map *map;
 	Dl_info info;
@@ -178,7 +178,7 @@ hf_any *hf_bind(unsigned index) {
 	return hf_slots[index];
 }
 
-/* A name of the table is a version or a twin of what was asked for. */
+/* A name of the table is a version or a twin of the requested one. */
 static bool version_of(const char *row, const char *name) {
 	size_t n = strlen(name);
 

@@ -1,5 +1,5 @@
 /* check.c - HOLDFAST_CUDA_CHECK: at random moments all device memory is copied to the host, scribbled over and copied
- * back, and the program goes on. One that then computes what it always does has all its memory in the ledger. */
+ * back, and the program goes on. If it then computes the usual result, all its memory is in the ledger. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 _Atomic int hf_captures;
 
-/* What a roll back has copied. */
+/* The copies of a roll back. */
 struct saved {
 	const struct hf_block *block;
 	CUcontext context;
@@ -146,7 +146,7 @@ static bool quiet(CUcontext context, double until) {
 	return is;
 }
 
-/* Whether a roll back covers a block. What it does not is counted, and reported at the end. */
+/* Whether a roll back covers a block. The rest is counted, and reported at the end. */
 static bool kept(const struct hf_block *b) {
 	switch (b->kind) {
 	case HF_DEVICE:
@@ -200,7 +200,7 @@ static bool copy(const struct saved *s, unsigned char *bytes, bool out) {
 	return e == CUDA_SUCCESS;
 }
 
-/* Whether a block holds what was saved. */
+/* Whether a block holds the saved bytes. */
 static bool same(const struct saved *s) {
 	unsigned char *now = malloc(s->block->bytes);
 	bool is = now != NULL && copy(s, now, true) && memcmp(now, s->bytes, s->block->bytes) == 0;

@@ -1,4 +1,4 @@
-/* context.c - contexts, streams and captures: where work can be under way, and what ends with a context. */
+/* context.c - contexts, streams and captures: where work can be under way, and the objects that end with a context. */
 #include "library.h"
 
 static CUresult created(CUresult e, const CUcontext *context) {
@@ -40,7 +40,7 @@ OWN(cuCtxDestroy_v2)(CUcontext context) {
 	return e;
 }
 
-/* Who sets the size of the heap of kernels uses it. What is in it has no address that is known here. */
+/* A program that sets the size of the heap of kernels uses it. Memory in it has no address that is known here. */
 OWN(cuCtxSetLimit)(int limit, size_t value) {
 	CUcontext context = NULL;
 	CUresult e;

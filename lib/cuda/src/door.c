@@ -171,7 +171,7 @@ static void resume(const char *text) {
 	}
 }
 
-/* Starts the process that holds the memory in a move; says what is needed and free at its ends. */
+/* Starts the process that holds the memory in a move; reports the needed and the free memory at its ends. */
 static void holds(const char *text) {
 	struct hf_hold_room rooms[2 * HF_HOLD_DEVICES];
 	CUcheckpointGpuPair pairs[DEVICES];

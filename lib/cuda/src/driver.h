@@ -1,4 +1,4 @@
-/* driver.h - what the library uses of the driver's interface, as its makers document it. */
+/* driver.h - the part of the driver's interface that the library uses, as its makers document it. */
 #ifndef HF_CUDA_DRIVER_H
 #define HF_CUDA_DRIVER_H
 

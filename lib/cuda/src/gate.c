@@ -1,5 +1,5 @@
 /* gate.c - holds calls of other threads while memory is looked at. A call pays two stores and two loads of its own
- * thread's; who shuts the gate pays for the order between them. */
+ * thread's; the thread that shuts the gate pays for the order between them. */
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
 #include <pthread.h>

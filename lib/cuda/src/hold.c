@@ -22,7 +22,7 @@
 
 enum { STACK = 64 << 10, PATIENCE = 120 /* seconds that the holder may be silent */ };
 
-/* What a context takes on a device that the program comes to. */
+/* The memory of a context on a new device of the program. */
 static const size_t context_bytes = (size_t)640 << 20;
 
 static struct {
@@ -34,7 +34,7 @@ static struct {
 
 bool hf_hold_is(void) { return hold.conn >= 0; }
 
-/* What the new process is made from. It shares the program's memory until it has become the holder. */
+/* The arguments of the new process. It shares the program's memory until it has become the holder. */
 struct birth {
 	int conn, process;
 	char *stack; /* the end of one */
@@ -50,7 +50,7 @@ static int become(void *arg) {
 	if (dup2(b->conn, HF_HOLD_CONN) != HF_HOLD_CONN) {
 		_exit(127);
 	}
-	/* What others wait to see closed must not stay open here. */
+	/* Descriptors that others wait to see closed must not stay open here. */
 	if (syscall(SYS_close_range, HF_HOLD_CONN + 1, ~0u, 0) != 0) {
 		for (i = HF_HOLD_CONN + 1; i < b->descriptors; i++) {
 			close((int)i);
@@ -67,7 +67,7 @@ static int bear(void *arg) {
 	_exit(clone(become, b->stack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD, b, &b->process) < 0);
 }
 
-/* Nothing of what has the program itself, or a tool, look at its calls is for the holder, which sees all devices. */
+/* Variables by which a program or a tool looks at its calls are not for the holder, which sees all devices. */
 static bool kept(const char *variable) {
 	static const char *const not [] = { "LD_PRELOAD=", "LD_AUDIT=", "CUDA_", "HOLDFAST_CUDA_" };
 	size_t i;
@@ -195,7 +195,7 @@ static bool ask(struct hf_hold_wish wish, int descriptor, uint64_t *number, char
 
 bool hf_hold_ready(char why[HF_WHY]) { return ask((struct hf_hold_wish){ .what = HF_HOLD_SETTLE }, -1, NULL, why); }
 
-/* What the arena's memory needs on a pair's new device, and at least on its old one, to get back there. */
+/* The bytes of the arena's memory on a pair's new device, and at least on its old one, to get back there. */
 static void needs(
 	const struct hf_mapping *list, size_t count, const CUcheckpointGpuPair *pair, size_t *new, size_t *old) {
 	CUuuid uuid;

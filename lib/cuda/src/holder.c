@@ -116,7 +116,7 @@ static struct place *place_of(const CUuuid *uuid, CUresult *e) {
 	}
 	*e = i == devices ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 	*p = (struct place){ .uuid = *uuid, .device = i };
-	place_count++; /* if what follows fails, the program has this process end */
+	place_count++; /* if a later step fails, the program has this process end */
 	if (*e != CUDA_SUCCESS || (*e = REAL(cuDevicePrimaryCtxRetain)(&p->context, i)) != CUDA_SUCCESS ||
 		(*e = enter(p)) != CUDA_SUCCESS) {
 		return NULL;
@@ -160,7 +160,7 @@ static void drop(struct held_part *part, size_t bytes) {
 	*part = (struct held_part){ 0 };
 }
 
-/* Maps what a descriptor stands for, for kernels of its own device and of another one. */
+/* Maps the memory of a descriptor, for kernels of its own device and of another one. */
 static CUresult map(int descriptor, size_t bytes, const struct place *own, const struct place *other, CUdeviceptr *at) {
 	CUmemAccessDesc access[2] = { { { CU_MEM_LOCATION_TYPE_DEVICE, own->device }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE },
 		{ { CU_MEM_LOCATION_TYPE_DEVICE, other->device }, CU_MEM_ACCESS_FLAGS_PROT_READWRITE } };
@@ -212,7 +212,7 @@ static CUresult read_hashes(const struct place *p, unsigned char *to, size_t byt
 	return e;
 }
 
-/* Compares a copy with what it was made from, by hashes that both devices make at the same time. */
+/* Compares a copy with its original, by hashes that both devices make at the same time. */
 static CUresult compare(const struct held *h) {
 	static unsigned char was[RESULTS], is[RESULTS];
 	size_t at, n, results;

@@ -1,5 +1,5 @@
-/* kernels.c - what kernels are given. The driver tells how large the arguments of a kernel are, not what they mean, so
- * each word of them is held against the ledger. Only a handle whose kind is known is asked about. */
+/* kernels.c - the arguments of kernels. The driver knows the sizes of a kernel's arguments, not their meaning, so each
+ * word is looked up in the ledger. Only a handle whose kind is known is asked about. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

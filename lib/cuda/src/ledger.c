@@ -1,4 +1,4 @@
-/* ledger.c - what device memory there is, how it came to be, and who asked for it. */
+/* ledger.c - the device memory, its origin, and its callers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -20,7 +20,7 @@ static struct hf_asker *askers;
 static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libmpi",
 	"libopen-pal", "mca_", "libmca_", "libfabric" };
 
-/* Libraries that pass on what others ask for: NVIDIA's shared runtime, and UCX's hooks. */
+/* Libraries that pass on the requests of others: NVIDIA's shared runtime, and UCX's hooks. */
 static const char *const relays[] = { "libcudart", "libucm" };
 
 void hf_ledger_lock(void) { pthread_mutex_lock(&lock); }
@@ -137,7 +137,7 @@ static const struct hf_asker *asker(const void *at) {
 	return a;
 }
 
-/* Who asked the relay. */
+/* The caller of the relay. */
 static const struct hf_asker *behind(const struct hf_asker *relay) {
 	const struct hf_asker *a = NULL;
 	bool passed = false;
@@ -361,7 +361,7 @@ bool hf_ledger_array(CUdeviceptr at, struct hf_block *block) {
 	return found;
 }
 
-/* Writes what is left at the end of the program, for people. */
+/* Writes the rest at the end of the program, for people. */
 __attribute__((destructor)) static void list(void) {
 	const struct hf_block *b;
 	FILE *out;

@@ -1,4 +1,4 @@
-/* library.h - what the files of libholdfast-cuda share. It exports the driver's names and hf_cuda_ledger. */
+/* library.h - the common part of libholdfast-cuda's files. It exports the driver's names and hf_cuda_ledger. */
 #ifndef HF_CUDA_LIBRARY_H
 #define HF_CUDA_LIBRARY_H
 
@@ -14,7 +14,7 @@ typedef uintptr_t hf_word; /* an argument, whatever it is */
 typedef void hf_any(void); /* a function, whatever it is */
 
 /* By the numbers of cuda-names.h. */
-extern hf_any *hf_slots[HF_COUNT];            /* what a stub jumps to */
+extern hf_any *hf_slots[HF_COUNT];            /* the target of a stub */
 extern hf_any *const hf_hooks[HF_COUNT];      /* the library's own function, or NULL */
 extern const unsigned char hf_when[HF_COUNT]; /* when the library's own function is called, an hf_called */
 extern hf_any *hf_real[HF_COUNT];             /* the driver's function, or NULL */
@@ -34,7 +34,7 @@ enum hf_called {
 	__typeof__(name) hf_##name; \
 	CUresult hf_##name
 
-/* What the environment says; read once, by the first call of a program. */
+/* The settings of the environment; read once, by the first call of a program. */
 struct hf_settings {
 	bool pause;       /* HOLDFAST_CUDA_PAUSE: holdfast pause may ask for one */
 	bool arena;       /* HOLDFAST_CUDA_ARENA: memory of the program is mapped by the library; by default as pause */
@@ -59,7 +59,7 @@ double hf_now(void);
 
 /* binding.c */
 
-/* Finds the driver, once for the process, and returns what the stub of a name jumps to. hf_first calls it. */
+/* Finds the driver, once for the process, and returns the target of a name's stub. hf_first calls it. */
 hf_any *hf_bind(unsigned index);
 
 /* gate.c */
@@ -140,7 +140,7 @@ enum hf_kind {
 };
 extern const char *const hf_kinds[HF_KINDS];
 
-/* Who called: where, and in which file that is. */
+/* The caller: its address, and its file. */
 struct hf_asker {
 	const void *at;
 	char *file;
@@ -168,7 +168,7 @@ struct hf_block {
 	unsigned levels;               /* of HF_MIPMAPPED */
 };
 
-/* What the ledger holds, sorted by address. hf_ledger_lock first. */
+/* The contents of the ledger, sorted by address. hf_ledger_lock first. */
 struct hf_ledger {
 	struct hf_block **blocks;
 	size_t count, room;
@@ -189,14 +189,14 @@ void hf_ledger_context(CUcontext context);
 /* The same text for as long as the process; NULL: there is no memory. */
 const char *hf_ledger_text(const char *text);
 
-/* What this thread allocates is libholdfast's. */
+/* Allocations of this thread are libholdfast's. */
 extern __thread bool hf_not_the_programs __attribute__((tls_model("initial-exec")));
 
 /* Takes a block out and keeps it in *old; false: there is none. hf_ledger_put puts it back as it was. */
 bool hf_ledger_take(CUdeviceptr at, struct hf_block *old);
 void hf_ledger_put(const struct hf_block *old);
 
-/* Takes out all blocks in a range; those of a module or library; what goes with a context. */
+/* Takes out all blocks in a range; those of a module or library; those of a context. */
 void hf_ledger_unmap(CUdeviceptr at, size_t bytes);
 void hf_ledger_unload(const void *owner);
 void hf_ledger_end(CUcontext context);
@@ -216,7 +216,7 @@ bool hf_ledger_arena(CUdeviceptr at, struct hf_block *block);
 /* Copies the array of a handle; false: there is none. */
 bool hf_ledger_array(CUdeviceptr at, struct hf_block *block);
 
-/* Who calls, or whom a library asks for that calls; NULL: there is no memory. */
+/* The caller, or the one for which a calling library asks; NULL: there is no memory. */
 const struct hf_asker *hf_ledger_asker(const void *caller);
 
 /* arena.c */
@@ -230,10 +230,10 @@ CUresult hf_arena_free(const struct hf_block *block);
 /* The same for the block of a context that has ended. */
 void hf_arena_drop(const struct hf_block *block);
 
-/* Another process or device may reach memory of the arena from now on, by what the call has handed out. */
+/* Another process or device may reach memory of the arena from now on, by the handle of the call. */
 void hf_arena_shared(unsigned call, CUdeviceptr at);
 
-/* What the arena has mapped, in the order of addresses. No thread allocates while the list is used. */
+/* The mappings of the arena, in the order of addresses. No thread allocates while the list is used. */
 struct hf_mapping {
 	CUdeviceptr at;
 	size_t bytes;
@@ -267,7 +267,7 @@ bool hf_is_array(enum hf_kind kind);
 /* Copies all of an array to the host or back. Its context is current. */
 CUresult hf_array_copy(const struct hf_block *b, unsigned char *bytes, bool out);
 
-/* What it is, as a part of a name. */
+/* Its kind, as a part of a name. */
 void hf_array_shape(const struct hf_block *b, char *to, size_t room);
 
 /* share.c */
@@ -278,8 +278,8 @@ CUresult hf_share_handle(CUipcMemHandle *handle, const struct hf_block *block);
 /* Whether a handle is one of the library's. */
 bool hf_share_ours(const CUipcMemHandle *handle);
 
-/* Maps what such a handle means. *block says where. A handle that is open already is counted. The caller is inside the
- * gate afterwards. */
+/* Maps the memory of such a handle. *block says where. A handle that is open already is counted. The caller is inside
+ * the gate afterwards. */
 CUresult hf_share_open(const CUipcMemHandle *handle, struct hf_block *block);
 
 /* Ends one opening of a block. *last: it was the last one, and the block is unmapped. */
@@ -299,14 +299,14 @@ CUresult hf_share_unmap(CUdeviceptr at, size_t bytes);
 
 /* hold.c */
 
-/* What a move needs on a device, and what is free there. */
+/* The memory that a move needs on a device, and the free memory there. */
 struct hf_hold_room {
 	CUuuid device;
 	size_t need, free;
 };
 
-/* Starts a process that can hold what is on the old devices while the program moves to the new ones, and copy it from
- * device to device. rooms gets two for each pair. false: there is none, and why says so. */
+/* Starts a process that can hold the memory of the old devices while the program moves to the new ones, and copy it
+ * from device to device. rooms gets two for each pair. false: there is none, and why has the reason. */
 bool hf_hold_begin(const CUcheckpointGpuPair *pairs, unsigned count, struct hf_hold_room *rooms, char why[HF_WHY]);
 bool hf_hold_is(void);
 
@@ -329,7 +329,7 @@ CUcontext hf_context_of(int device);
 /* Told now and then how many bytes have moved; false: stop. */
 typedef bool hf_progress(size_t moved, size_t total);
 
-/* Copies what is behind the mappings to the host, one after the other, or back, through page-locked buffers and by
+/* Copies the memory behind the mappings to the host, one after the other, or back, through page-locked buffers and by
  * several threads. false: why has the reason. */
 bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, bool out, hf_progress *progress,
 	char why[HF_WHY]);
@@ -349,23 +349,23 @@ struct hf_spans {
 };
 bool hf_spans_read(struct hf_spans *spans);
 
-/* Reserves what was in use before and is not now. false: something else is already where the driver was. */
+/* Reserves addresses that were in use before and are not now. false: something else is already where the driver was. */
 bool hf_spans_fill(const struct hf_spans *before);
 
 /* pause.c */
 
-/* What a pause goes through, in this order; each step is asked for by itself, so that all processes of a job can vote
- * before the next one. */
+/* The steps of a pause, in this order; each is asked for by itself, so that all processes of a job can vote before the
+ * next one. */
 enum hf_phase { HF_RUNNING, HF_QUIET, HF_SAVED, HF_STOPPED };
 enum hf_phase hf_pause_phase(void);
 
 /* How long it has been HF_STOPPED; 0: it is not. */
 double hf_pause_seconds(void);
 
-/* Says what forbids a pause; false: nothing does. */
+/* Names the obstacle to a pause; false: there is none. */
 bool hf_pause_refused(char why[HF_WHY]);
 
-/* Has host memory ready for what the arena holds, while the program runs. */
+/* Has host memory ready for the contents of the arena, while the program runs. */
 bool hf_pause_prepare(char why[HF_WHY]);
 
 /* Gives it back, once no pause is requested any more. */
@@ -374,7 +374,7 @@ void hf_pause_forget(void);
 /* Holds all calls and waits for the device. */
 bool hf_pause_quiet(double wait, char why[HF_WHY]);
 
-/* Copies what the arena holds to the host. */
+/* Copies the contents of the arena to the host. */
 bool hf_pause_save(hf_progress *progress, char why[HF_WHY]);
 
 /* Gives all device memory up. If that fails the program has it all back, and is HF_SAVED still. */
@@ -467,7 +467,7 @@ static inline void hf_submit(unsigned call, hf_word stream, hf_word first, hf_wo
 	atomic_store_explicit(&hf_self->calls[hf_place_of(stream)], call, memory_order_relaxed);
 }
 
-/* The stream in what cuLaunchKernelEx is given: behind seven numbers of 32 bits. */
+/* The stream in the argument of cuLaunchKernelEx: behind seven numbers of 32 bits. */
 static inline hf_word hf_stream_of(hf_word config) { return config == 0 ? 0 : ((const hf_word *)config)[4]; }
 
 static inline void hf_launch(unsigned call, hf_word stream, hf_word kernel, hf_word arguments) {

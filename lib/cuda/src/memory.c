@@ -72,7 +72,7 @@ OWN(cuMemAlloc_v2)(CUdeviceptr *at, size_t bytes) {
 	return e;
 }
 
-/* What the driver aligns rows to. */
+/* The driver's alignment of rows. */
 enum { PITCH = 512 };
 
 OWN(cuMemAllocPitch_v2)(CUdeviceptr *at, size_t *pitch, size_t width, size_t height, unsigned element) {
@@ -404,7 +404,7 @@ static CUresult foreign(CUresult e, const CUdeviceptr *at, const void *caller) {
 	return e;
 }
 
-/* What the driver says of a mapping is to be said of the program's block in it. */
+/* The driver's answer about a mapping must be one about the program's block in it. */
 OWN(cuMemGetAddressRange_v2)(CUdeviceptr *base, size_t *bytes, CUdeviceptr at) {
 	struct hf_block b;
 	CUresult e = CUDA_SUCCESS;
@@ -491,7 +491,8 @@ OWN(cuMemGetHandleForAddressRange)
 	return e;
 }
 
-/* What a handle of the library's means. Who serves it may be paused: the gate is not passed before it has answered. */
+/* The meaning of a handle of the library's. The process that serves it may be paused: the gate is not passed before it
+ * has answered. */
 static CUresult opened(CUdeviceptr *at, const CUipcMemHandle *handle, const void *caller) {
 	struct hf_block b = { .kind = HF_FOREIGN, .opened = true };
 	CUresult e = hf_share_open(handle, &b);

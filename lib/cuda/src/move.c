@@ -34,7 +34,7 @@ struct moving {
 	_Atomic bool stop;
 };
 
-/* What a thread holds of the driver. */
+/* A thread's state in the driver. */
 struct mover {
 	CUcontext context;
 	CUstream stream;

@@ -1,5 +1,5 @@
-/* pause.c - gives up all device memory of the program and takes it again: what the arena holds is copied by the library
- * itself, to the host or, in a move, by the holder from device to device; the driver's own checkpoint takes the rest.
+/* pause.c - gives up all device memory of the program and takes it again: the library itself copies the contents of the
+ * arena, to the host or, in a move, by the holder from device to device; the driver's own checkpoint takes the rest.
  * Addresses, streams and graphs stay as they are. Only the door's thread calls this. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -132,7 +132,7 @@ static bool idle(double until, char why[HF_WHY]) {
 	bool is;
 
 	pthread_mutex_lock(&waiter.lock);
-	is = ended(until); /* what an earlier attempt waits for */
+	is = ended(until); /* the event that an earlier attempt waits for */
 	if (is) {
 		if (!start_waiter()) {
 			snprintf(why, HF_WHY, "no thread could be started");
@@ -151,7 +151,7 @@ static bool idle(double until, char why[HF_WHY]) {
 	return is;
 }
 
-/* What the driver's checkpoint cannot do, found before anything has changed. */
+/* Obstacles to the driver's checkpoint, found before anything has changed. */
 static bool device_refuses(char why[HF_WHY]) {
 	CUuuid whole, part;
 	int count = 0, i, mps;
@@ -343,7 +343,7 @@ static size_t take_from_holder(size_t count, char why[HF_WHY]) {
 	return count;
 }
 
-/* Has memory behind the first mappings again, with what was there, or behind none. */
+/* Has memory behind the first mappings again, with its contents, or behind none. */
 static bool put_back(size_t count, hf_progress *progress, char why[HF_WHY]) {
 	char ignored[HF_WHY];
 	bool done = true;
@@ -367,7 +367,7 @@ static bool put_back(size_t count, hf_progress *progress, char why[HF_WHY]) {
 	return done;
 }
 
-/* Puts back what a stop that failed has given up. */
+/* Puts the memory back that a failed stop has given up. */
 static void back(size_t gone) {
 	char why[HF_WHY];
 
@@ -392,8 +392,8 @@ static void note_places(void) {
 	}
 }
 
-/* What the driver is to be told, so that devices come to where the pairs say by their names from before the stop, and
- * those that no pair names to where they were. Returns how many pairs that are; 0: all stay where they are. */
+/* The driver's list of devices: those of the pairs, by their names from before the stop, move; all others stay. Returns
+ * how many pairs that are; 0: all stay where they are. */
 static unsigned directions(const CUcheckpointGpuPair *pairs, unsigned count, CUcheckpointGpuPair to[DEVICES]) {
 	bool moves = count != 0;
 	struct place *p;
@@ -419,7 +419,7 @@ static unsigned directions(const CUcheckpointGpuPair *pairs, unsigned count, CUc
 	return moves ? n : 0;
 }
 
-/* The driver gives up what is left, or has it all still. */
+/* The driver gives up the rest, or still has all. */
 static CUresult checkpoint(char why[HF_WHY]) {
 	CUcheckpointLockArgs args = { .timeoutMs = LOCK_MS };
 	struct hf_spans before;
@@ -488,7 +488,7 @@ bool hf_pause_resume(const CUcheckpointGpuPair *pairs, unsigned count, hf_progre
 		hf_pause_open();
 		return true;
 	}
-	/* As before: the copy on the host, or what the holder has, is there still. */
+	/* As before: the copy on the host, or of the holder, is still there. */
 	if (hf_hold_is() && !hf_hold_ready(again)) {
 		lost(why, again);
 	}

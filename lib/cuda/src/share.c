@@ -20,7 +20,7 @@
 
 static const char magic[8] = "HFarena1";
 
-/* What a handle has in it. */
+/* The contents of a handle. */
 struct ticket {
 	char magic[8];
 	uint32_t pid, key; /* the process that has the memory, and a random number of its own */
@@ -123,8 +123,8 @@ bool hf_receive(int conn, void *bytes, size_t length, int *descriptor) {
 	return n == (ssize_t)length;
 }
 
-/* Serves what a user asks for, or sees that it has gone. false: it is to be forgotten. A process that is paused serves
- * no user until it goes on. */
+/* Serves a user's request, or sees that it has gone. false: it is to be forgotten. A process that is paused serves no
+ * user until it goes on. */
 static bool serve(struct user *u) {
 	int descriptor = -1;
 	struct ticket t;
@@ -374,7 +374,7 @@ static CUresult map(const struct ticket *t, int descriptor, CUdeviceptr *base) {
 
 static CUresult unmap(const struct entry *o) { return hf_share_unmap(o->base, o->ticket.bytes); }
 
-/* What has been opened by a ticket, or NULL. opens.lock is held. */
+/* The memory that was opened by a ticket, or NULL. opens.lock is held. */
 static struct entry *entry_of(const struct ticket *t) {
 	size_t i;
 

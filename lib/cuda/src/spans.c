@@ -1,5 +1,5 @@
 /* spans.c - addresses of the process. While the driver is stopped nothing of the program may come to where its memory
- * was, since the driver puts that back to its old place without a look at what is there. */
+ * was, since the driver puts that back to its old place without a look. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>

@@ -32,7 +32,7 @@ typedef struct {
 #define HFM_MESSAGES_MAKE_COMMS 1
 #define MPI_THREAD_MULTIPLE 3
 
-/* What the library exports under these names. */
+/* Objects that the library exports under these names. */
 #define MPI_COMM_WORLD ((MPI_Comm)hfm_symbols[0])
 #define MPI_COMM_SELF ((MPI_Comm)hfm_symbols[1])
 #define MPI_COMM_NULL ((MPI_Comm)hfm_symbols[2])

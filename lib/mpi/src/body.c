@@ -1,5 +1,5 @@
-/* body.c - what the layer does in the calls of the program, for one ABI: compiled once for each, with HFM_ABI as the
- * name of its header. */
+/* body.c - the layer's part of the program's calls, for one ABI: compiled once for each, with HFM_ABI as the name of
+ * its header. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -175,17 +175,17 @@ static void end_packed(bool end) {
 	}
 }
 
-/* What the library gives to all sends, and to all collectives, that are over when they are started; 0: each request has
- * its own handle. Such a request is not tracked, as the handle is that of others too. */
+/* The library's handle for all sends, and for all collectives, that are over when they are started; 0: each request has
+ * its own. Such a request is not tracked, as the handle is that of others too. */
 static uint64_t shared_handles[2];
 
 static bool over_at_once(MPI_Request request) {
 	return WORD(request) == shared_handles[0] || WORD(request) == shared_handles[1];
 }
 
-/* The newest sends, by handle: a call that waits for one says who has to receive. They are not tracked, as most are
- * complete when the program asks. A call of the shortest course does not note them: only holdfast run --watch and
- * threads have none of that course. */
+/* The newest sends, by handle: a call that waits for one names the receiver. They are not tracked, as most are complete
+ * when the program asks. A call of the shortest course does not note them: only holdfast run --watch and threads have
+ * none of that course. */
 static struct begun {
 	uint64_t handle;
 	struct hfm_wait wait;
@@ -296,7 +296,7 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 
 #include "sync.inc.h"
 
-/* What is seldom needed stays out of the functions that are called most. */
+/* Rare cases stay out of the functions that are called most. */
 #define SLOW static __attribute__((noinline))
 
 #define COUNT int

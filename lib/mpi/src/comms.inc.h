@@ -27,8 +27,8 @@ static uint64_t sum_of(const int *world, int size) {
 	return sum;
 }
 
-/* look_at finds out who is in a communicator; sum is a hash of all members, the same on all. It is false where some are
- * not of this world. */
+/* look_at finds the members of a communicator; sum is a hash of all members, the same on all. It is false where some
+ * are not of this world. */
 static bool look_at(struct hfm_comm *c, MPI_Comm comm, uint64_t *sum) {
 	MPI_Group group;
 	int inter = 0, local;
@@ -61,8 +61,8 @@ static bool look_at(struct hfm_comm *c, MPI_Comm comm, uint64_t *sum) {
 	return true;
 }
 
-/* group_name names a communicator that only its members made: by the tag, how many they have made so, and who they
- * are. One that lived at a checkpoint has the number that it had. */
+/* group_name names a communicator that only its members made: by the tag, the number that they have made so, and the
+ * members. One that lived at a checkpoint has the number that it had. */
 static void group_name(
 	char *name, size_t room, struct hfm_comm *parent, int tag, const struct hfm_comm *c, uint64_t sum) {
 	char begin[HFM_COMM_BYTES + 40], end[80];
@@ -119,7 +119,7 @@ static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uin
 	free(like.name);
 }
 
-/* idup_ends lists what MPI_Comm_idup has made. */
+/* idup_ends lists the communicator of MPI_Comm_idup. */
 static void idup_ends(struct hfm_request *r, int rc) {
 	if (rc == MPI_SUCCESS) {
 		list(r->child, r->out != 0 ? HANDLE(MPI_Comm, r->out) : *(MPI_Comm *)r->newcomm);
@@ -231,7 +231,7 @@ static int hfm_Finalize(void) {
 
 /* agree takes the least that any member of a communicator claims and is not 0. */
 static uint64_t agree(const struct hfm_comm *c, uint64_t claimed) {
-	const int rounds = c->size < c->all ? 2 : 1; /* in one, an intercommunicator tells only what the others claim */
+	const int rounds = c->size < c->all ? 2 : 1; /* an intercommunicator only has the others' claims */
 	uint64_t *all = hfm_need(malloc((size_t)c->size * sizeof *all));
 	for (int k = 0; k < rounds; k++) {
 		const uint64_t mine = claimed;

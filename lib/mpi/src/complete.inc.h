@@ -118,8 +118,8 @@ static void free_type(struct hfm_request *r) {
 	}
 }
 
-/* A receive that is under way needs its datatype until the program has been told its end: a checkpoint packs what it
- * has got. Of a persistent request a checkpoint may keep it. */
+/* A receive that is under way needs its datatype until the program has been told its end: a checkpoint packs its data.
+ * Of a persistent request a checkpoint may keep it. */
 static int hfm_Type_free(MPI_Datatype *datatype) {
 	if (!hfm_enter(HFM_Type_free)) {
 		return REAL(Type_free)(datatype);
@@ -142,9 +142,9 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	return rc;
 }
 
-/* waits_of publishes what a request waits for. Of a send that the layer does not track it is who has to receive, if the
- * call waits for sends alone: one of these is not complete. Else, and for a collective, the call says only that there
- * is more. */
+/* waits_of publishes the message that a request waits for. For a send that the layer does not track it is the receiver,
+ * if the call waits only for sends: one of these is not complete. Else, and for a collective, the call says only that
+ * there is more. */
 static void waits_of(struct hfm_here h, const struct hfm_request *r, MPI_Request request, bool sends_alone) {
 	const struct begun *b = begun_at(request);
 	if (r != NULL && r->active && !r->mail && !r->counted &&
@@ -178,7 +178,7 @@ static void poll_of(const struct hfm_request *r) {
 	}
 }
 
-/* replace_status puts how a receive from the mailbox ended in place of what the library says. */
+/* replace_status puts the outcome of a receive from the mailbox in place of the library's. */
 static void replace_status(MPI_Status *st, const struct hfm_request *r) {
 	int error = st->MPI_ERROR;
 	memcpy(st, r->status, sizeof *st);
@@ -246,7 +246,7 @@ struct batch {
 	int n;
 	struct hfm_request **known; /* NULL: none is */
 	MPI_Status *statuses;
-	MPI_Request *asked; /* what the library is asked for, in place of the program's; NULL: these */
+	MPI_Request *asked; /* the library's requests, in place of the program's; NULL: these */
 	struct hfm_request *few[32];
 	MPI_Status few_statuses[32];
 };
@@ -335,7 +335,7 @@ static int first_over(const struct batch *b) {
 /* left_out reports whether the library is not asked for a request. */
 static bool left_out(const struct hfm_request *r) { return file_ended(r) || (r != NULL && r->taken_later); }
 
-/* ask returns what the library is asked for: those of a batch but for what is left out. */
+/* ask returns the library's requests: those of a batch but for those left out. */
 static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
 	bool some = false;
 	for (int i = 0; b->known != NULL && i < b->n; i++) {
@@ -733,7 +733,7 @@ static void reap(bool end) {
 	end_packed(end);
 }
 
-/* The program's own requests come to an end by what the program does: a checkpoint cannot bring it about. */
+/* The program's own requests end by actions of the program: a checkpoint cannot bring their end about. */
 static int hfm_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_free_function *release,
 	MPI_Grequest_cancel_function *cancel, void *state, MPI_Request *request) {
 	if (!hfm_enter(HFM_Grequest_start)) {

@@ -141,7 +141,7 @@ static bool duplicating(void) {
 	return false;
 }
 
-/* drain_now receives what has come, and says so in the page. */
+/* drain_now receives the messages that have come, and notes that in the page. */
 static void drain_now(void) {
 	if (!at_point && duplicating()) {
 		return;

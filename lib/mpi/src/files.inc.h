@@ -46,7 +46,7 @@ static struct hfm_comm *hfm_splits(struct hfm_comm *f, enum hfm_call call, bool 
 	return f;
 }
 
-/* to_write reports whether what the program has written to a file is to be synchronized. */
+/* to_write reports whether the program's writes to a file are to be synchronized. */
 static inline bool to_write(const struct hfm_comm *f) { return f != NULL && f->writes && f->split == HFM_CALLS; }
 
 static int by_name(const void *a, const void *b) {
@@ -69,7 +69,7 @@ static int sync_path(const char *path) {
 	return error;
 }
 
-/* sync_file returns what goes wrong, or an empty text. */
+/* sync_file returns the error, or an empty text. */
 static void sync_file(const struct hfm_comm *f, bool busy, char *text, size_t room) {
 	int class = 0, rc = busy ? sync_path(f->parent) : REAL(File_sync)(HANDLE(MPI_File, f->handle));
 	*text = 0;
@@ -81,7 +81,7 @@ static void sync_file(const struct hfm_comm *f, bool busy, char *text, size_t ro
 	}
 }
 
-/* sync_files has what the program has written to files reach their storage. All members do it, in the same order. */
+/* sync_files has the program's writes to files reach their storage. All members do it, in the same order. */
 static const char *sync_files(bool busy) {
 	static char first[400];
 	char text[sizeof first];

@@ -1,6 +1,6 @@
 /* isendrecv.inc.h - a send and a receive under one request. */
 
-/* send_packed sends what is in buf now. */
+/* send_packed sends the present contents of buf. */
 static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
 	char *copy;
 	int bytes, rc = C(pack)(buf, n, type, comm, offsetof(struct packed, data), &copy, &bytes);
@@ -21,8 +21,8 @@ static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest,
 	return rc;
 }
 
-/* isendrecv_ends notes the receive of one that was started. m: the mailbox serves it, and what is sent was packed. Then
- * the message comes by way of the loop, as that of MPI_Irecv does. */
+/* isendrecv_ends notes the receive of one that was started. m: the mailbox serves it, and the sent data was packed.
+ * Then the message comes by way of the loop, as that of MPI_Irecv does. */
 static int C(isendrecv_ends)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
 	int tag, MPI_Comm comm, MPI_Request *request, int rc) {
 	if (rc == MPI_SUCCESS && m != NULL) {

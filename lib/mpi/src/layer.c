@@ -186,7 +186,7 @@ void *hfm_remove(struct hfm_map *map, uint64_t key, const void *which) {
 	if (value != NULL && (which == NULL || value == which)) {
 		map->used--;
 		map->values[i] = NULL;
-		/* What stood behind moves up, so that no search ends at the gap. */
+		/* Later entries move up, so that no search ends at the gap. */
 		for (size_t j = (i + 1) & (map->room - 1); map->values[j] != NULL; j = (j + 1) & (map->room - 1)) {
 			size_t home = place(map, map->keys[j]);
 			if (((j - home) & (map->room - 1)) >= ((j - i) & (map->room - 1))) {
@@ -526,7 +526,7 @@ static void wait_a_little(void) {
 	nanosleep(&pause, NULL);
 }
 
-/* Who counts itself first and looks then is seen by the one who closes first and counts then. */
+/* A thread that counts itself first and then looks is seen by a thread that closes first and then counts. */
 static void come_in(void) {
 	__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&closed, __ATOMIC_SEQ_CST) && !behind()) {

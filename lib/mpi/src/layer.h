@@ -1,5 +1,5 @@
-/* layer.h - what the layer knows of a rank: its communicators, requests and mailboxes, and what it has sent and
- * received. Nothing here depends on which MPI the program has: handles are words. */
+/* layer.h - the layer's knowledge of a rank: its communicators, requests, mailboxes, and counts of messages. Nothing
+ * here depends on which MPI the program has: handles are words. */
 #ifndef HFM_LAYER_H
 #define HFM_LAYER_H
 
@@ -17,14 +17,14 @@
 /* All that follows is the layer's own: the compiler need not look for it by way of the loader's table. */
 #pragma GCC visibility push(hidden)
 
-/* What each call of the program passes: the compiler would call it, as there are many. */
+/* Each call of the program passes it: the compiler would call it, as there are many. */
 #define HFM_INLINE static inline __attribute__((always_inline))
 
 /* A function of any type; it is called as its own type. */
 typedef void hfm_function(void);
 
-/* The functions of the MPI library, and what the program's calls of MPI_ and PMPI_ names go to: the layer's body or the
- * library itself. NULL until the first call, and if the library has no such function. */
+/* The functions of the MPI library, and the targets of the program's calls of MPI_ and PMPI_ names: the layer's body or
+ * the library itself. NULL until the first call, and if the library has no such function. */
 extern hfm_function *hfm_real[HFM_CALLS], *hfm_inner[HFM_CALLS], *hfm_outer[HFM_CALLS];
 extern const char *const hfm_names[HFM_CALLS];
 extern void *hfm_symbols[9]; /* of Open MPI, in the order of abi-openmpi.h */
@@ -34,8 +34,8 @@ hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
 extern hfm_function *const hfm_bodies_openmpi[HFM_CALLS], *const hfm_bodies_mpich[HFM_CALLS],
 															  *const hfm_bodies_standard[HFM_CALLS];
 
-/* The exported functions. Arguments pass as words, whatever their types are: a body or the library takes them as what
- * they are. A call that looks for the function is one of its own, so that the others are a jump. */
+/* The exported functions. Arguments pass as words, whatever their types are: a body or the library takes them by their
+ * real types. A call that looks for the function is one of its own, so that the others are a jump. */
 #define HFM_ENTRY_BY(prefix, table, name, params, types, args)                                \
 	HFM_EXPORT long prefix##_##name params;                                                   \
 	static __attribute__((noinline, cold)) long first_##prefix##_##name params {              \
@@ -92,7 +92,7 @@ struct hfm_mail {
 	char data[];
 };
 
-/* What this rank may do with a window, or others with its part of it. */
+/* This rank's rights to a window, or others' to its part. */
 struct hfm_epochs {
 	int locks;            /* held */
 	bool lock_all;        /* is held */
@@ -100,8 +100,8 @@ struct hfm_epochs {
 	enum hfm_call fenced; /* an operation since the last MPI_Win_fence, or HFM_CALLS */
 };
 
-/* Who takes part in collectives: the members of a communicator, whose messages are counted and drained, or of a file or
- * a window. */
+/* The ranks that take part in collectives: the members of a communicator, whose messages are counted and drained, or of
+ * a file or a window. */
 struct hfm_comm {
 	struct hfm_comm *next; /* in order of creation; of a communicator only */
 	uint64_t handle;
@@ -169,13 +169,13 @@ struct hfm_request {
 	struct hfm_mail *held;
 	void *newcomm;
 	struct hfm_comm *child;        /* that MPI_Comm_idup makes, until it is listed */
-	const struct hfm_named *named; /* while a record is made: under what the program protects it; whether it waits */
+	const struct hfm_named *named; /* while a record is made: its name of the program's protection; whether it waits */
 	bool waiting;
 	uint64_t status[5];
 	struct hfm_request *next;
 };
 
-/* A table from handles to what they are. */
+/* A table from handles to their objects. */
 struct hfm_map {
 	uint64_t *keys;
 	void **values;
@@ -234,7 +234,7 @@ struct hfm_text {
 	size_t bytes, room;
 };
 
-/* What a restart has brought for a communicator that is not made yet. In order of creation. */
+/* A restart's messages for a communicator that is not made yet. In order of creation. */
 struct hfm_restored {
 	struct hfm_restored *next;
 	char *name, *parent, *how;
@@ -260,7 +260,7 @@ struct hfm_named {
 	bool fortran; /* the handle is Fortran's */
 };
 
-/* What a checkpoint has kept of a protected request, until it is made again. In order of posting. */
+/* A checkpoint's record of a protected request, until it is made again. In order of posting. */
 struct hfm_kept {
 	struct hfm_kept *next;
 	char *name, *comm, *call, *array, *type;
@@ -298,7 +298,7 @@ uint64_t hfm_claim_group(const char *begin, const char *end);
 extern bool hfm_restarted;
 extern const char *hfm_refused_what, *hfm_refused_call;
 
-/* What the layer's body does for libholdfast. */
+/* The functions of the layer's body for libholdfast. */
 extern void (*hfm_turn)(void);
 extern void (*hfm_cutting)(bool begins);
 extern const char *(*hfm_save)(const void **record, size_t *bytes);
@@ -315,7 +315,7 @@ void hfm_answer_note(const char *call, const char *comm, const char *why);
 void hfm_answer_ends(uint64_t receives);
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 
-/* hfm_refuse notes why no checkpoint can be taken any more: what the program uses, and the call. */
+/* hfm_refuse notes why no checkpoint can be taken any more: the feature that the program uses, and the call. */
 void hfm_refuse(const char *what, const char *call);
 
 /* Calls that MPI makes by itself have a depth above 0: they are not the program's. */
@@ -346,7 +346,7 @@ extern void (*hfm_drain)(void);
 bool hfm_cut_now(void);
 void hfm_cut_setup(void);
 
-/* What calls of the program meet, in one word: HFM_ON between Init and Finalize, and what costs more than it.
+/* The state for calls of the program, in one word: HFM_ON between Init and Finalize, and the costlier states.
  * HFM_SENDS: synchronous ones are under way. */
 enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4, HFM_SENDS = 8 };
 extern unsigned hfm_state;
@@ -355,7 +355,7 @@ void hfm_set_state(void);
 bool hfm_enter_slowly(void);
 void hfm_leave_slowly(void);
 
-/* What a thread does in MPI: of several threads each has a place of its own. */
+/* A thread's activity in MPI: each of several threads has a place of its own. */
 struct hfm_here {
 	struct hfm_call_state *state;
 	struct hfm_wait *waits;
@@ -383,7 +383,7 @@ HFM_INLINE bool hfm_enter(enum hfm_call call) {
 	return true;
 }
 
-/* hfm_leave ends what hfm_wait_begins began, too. */
+/* hfm_leave also ends a wait of hfm_wait_begins. */
 HFM_INLINE void hfm_leave(void) {
 	if (HFM_LIKELY(hfm_state == HFM_ON)) {
 		const uint64_t seq = hfm_page->state.seq;
@@ -454,8 +454,8 @@ HFM_INLINE uint64_t *hfm_entered(const struct hfm_comm *c) {
 	return c->slot >= 0 ? &hfm_page->comms[c->slot].entered : &nowhere;
 }
 
-/* The page says of a call that may block what it is, what it waits for, and that it has begun. Ranks and tags are those
- * of the communicator, -1 for any. */
+/* For a call that may block, the page has its kind, the messages that it waits for, and its begin. Ranks and tags are
+ * those of the communicator, -1 for any. */
 HFM_INLINE void hfm_blocks(struct hfm_here h, enum hfm_call call, const struct hfm_comm *c, unsigned flags) {
 	h.state->call = call;
 	h.state->call_flags = flags;

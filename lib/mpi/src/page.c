@@ -1,4 +1,4 @@
-/* page.c - what the node daemon sees of a rank's messages, and what a restart has brought. */
+/* page.c - the node daemon's view of a rank's messages, and the messages of a restart. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +105,7 @@ void hfm_forget_slots(const char *parent) {
 	}
 }
 
-/* alone keeps calls of other threads out, while the rank's own thread changes mailboxes and what is protected. */
+/* alone keeps calls of other threads out, while the rank's own thread changes mailboxes and protected requests. */
 static void alone(void) {
 	if (hfm_threads) {
 		pthread_rwlock_wrlock(&hfm_gate);
@@ -313,7 +313,7 @@ static void read_receive(struct reading *r, uint32_t number) {
 	}
 }
 
-/* read_kept reads a protected request. What its receive had got is for it alone. */
+/* read_kept reads a protected request. Only it gets the data of its receive. */
 static void read_kept(struct reading *r) {
 	struct hfm_kept *k = hfm_need(calloc(1, sizeof *k)), **last = &hfm_kept;
 	k->name = take_text(r);
@@ -533,7 +533,7 @@ static const char *post_again(void) {
 	return why;
 }
 
-/* hf_message_layer is what libholdfast looks for. */
+/* libholdfast looks for hf_message_layer. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void) {
 	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, load,
 		resume, protect, unprotect, post_again };

@@ -1,4 +1,4 @@
-/* protect.c - the requests that the program has named, and what a restart has brought of them. */
+/* protect.c - the requests that the program has named, and their records of a restart. */
 #include <stdlib.h>
 #include <string.h>
 

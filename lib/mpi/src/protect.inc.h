@@ -1,5 +1,5 @@
-/* protect.inc.h - requests that the program protects: a checkpoint keeps what they are, and a restart makes them again
- * under the communicator's name, into the same place of the same array. */
+/* protect.inc.h - requests that the program protects: a checkpoint keeps their description, and a restart makes them
+ * again under the communicator's name, into the same place of the same array. */
 
 enum { NOBODY = -2 }; /* MPI_PROC_NULL in a record */
 
@@ -152,7 +152,7 @@ static void check_order(struct saving *s, struct hfm_request *const *all, size_t
 	}
 }
 
-/* make_receive posts a receive again; what it had got comes to it by way of the loop. */
+/* make_receive posts a receive again; its earlier data comes to it by way of the loop. */
 static int make_receive(struct hfm_kept *k, struct hfm_comm *c, void *buffer, MPI_Datatype type, MPI_Request *request) {
 	const int source = k->peer == -1 ? MPI_ANY_SOURCE : k->peer, tag = k->tag == -1 ? MPI_ANY_TAG : k->tag;
 	const int count = (int)k->count;

@@ -1,4 +1,4 @@
-/* save.inc.h - the record of what a checkpoint keeps of messages: docs/internals/MESSAGES.md. */
+/* save.inc.h - a checkpoint's record of messages: docs/internals/MESSAGES.md. */
 
 /* A message that a receive of the program has got, of which the program has not been told. */
 struct got {
@@ -7,7 +7,7 @@ struct got {
 	uint32_t receive; /* its number among the receives */
 };
 
-/* What is being saved. */
+/* A record in the making. */
 struct saving {
 	struct hfm_text head, data, boxes, receives, requests, refused;
 	uint32_t boxes_n, receives_n, requests_n, refused_n, comms_n;
@@ -55,7 +55,7 @@ static uint32_t save_unposted(struct saving *s, const struct hfm_unposted *u) {
 		: save_receive(s, u->comm, u->source, u->tag, HFM_RECEIVE_BEFORE | (u->came ? HFM_RECEIVE_CAME : 0));
 }
 
-/* pack_got packs what a receive has got; NULL and a refusal: that cannot be. */
+/* pack_got packs the data of a receive; NULL and a refusal: that cannot be. */
 static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) {
 	MPI_Status st;
 	MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
@@ -92,7 +92,7 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 	return m;
 }
 
-/* save_request describes what is under way, and refuses what a restart could not do again. */
+/* save_request describes an operation under way, and refuses one that a restart could not repeat. */
 static void save_request(struct saving *s, struct hfm_request *r) {
 	MPI_Status st;
 	int flag = 0, cancelled = 0;
@@ -171,7 +171,7 @@ static const char *open_epoch(const struct hfm_comm *w) {
 								 : NULL;
 }
 
-/* met receives what no checkpoint can keep, beside requests: the call, the object, why, and what to do instead. */
+/* met receives obstacles other than requests: the call, the object, the cause, and the remedy. */
 typedef void met(void *to, const char *call, const char *on, const char *why, const char *remedy);
 
 static void each_met(met *tell, void *to) {
@@ -191,7 +191,7 @@ static void each_met(met *tell, void *to) {
 	for (size_t i = 0; i < hfm_windows.room; i++) {
 		const struct hfm_comm *w = hfm_windows.values[i];
 		const char *open = w != NULL ? open_epoch(w) : NULL;
-		if (open != NULL) { /* who would close it again after a restart? */
+		if (open != NULL) { /* nothing would close it again after a restart */
 			tell(to, open, w->name, "the epoch is open", "close it before the point");
 		}
 	}
@@ -206,7 +206,7 @@ static int by_order(const void *a, const void *b) {
 	return (x > y) - (x < y);
 }
 
-/* save_requests saves what is under way in the order in which the program began it. */
+/* save_requests saves the operations under way in the order in which the program began them. */
 static void save_requests(struct saving *s) {
 	size_t n = 0;
 	note_named(s);
@@ -273,7 +273,7 @@ static void save_comm(struct saving *s, const struct hfm_comm *c) {
 	add_comm(s, c);
 }
 
-/* save_rest carries over what a restart has brought and the program has not come to yet. */
+/* save_rest carries over the messages of a restart that the program has not reached yet. */
 static void save_rest(struct saving *s) {
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
 		for (const struct hfm_mail *m = r->first; m != NULL; m = m->next) {

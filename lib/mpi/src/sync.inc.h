@@ -58,7 +58,7 @@ static void note_send(const struct hfm_comm *c, int dest, int tag) {
 	}
 }
 
-/* sent_one ends what has counted a message, under the lock of sends. */
+/* sent_one ends the count of a message, under the lock of sends. */
 HFM_INLINE void sent_one(const struct hfm_comm *c, int dest, int tag, uint64_t *sent, int rc) {
 	if (!HFM_LIKELY(rc == MPI_SUCCESS)) {
 		count(sent, (uint64_t)-1);
@@ -100,7 +100,7 @@ static void synchronous_ends(struct hfm_request *r) {
 	r->taken_later = false;
 }
 
-/* send_aside sends to a rank of the world what its layer wants to know. */
+/* send_aside sends an answer to the layer of a rank of the world. */
 static void send_aside(int to, int tag, const void *data, size_t bytes) {
 	struct packed *p = hfm_need(malloc(sizeof *p + bytes));
 	memcpy(p->data, data, bytes);
@@ -119,7 +119,7 @@ static void take_answers(void) {
 	MPI_Status st;
 	uint64_t order;
 	int flag;
-	loop_lock(); /* another thread would take what this one has found */
+	loop_lock(); /* another thread would take this one's message */
 	while (REAL(Iprobe)(MPI_ANY_SOURCE, ANSWER, aside, &flag, &st) == MPI_SUCCESS && flag) {
 		REAL(Recv)(&order, (int)sizeof order, MPI_PACKED, st.MPI_SOURCE, ANSWER, aside, MPI_STATUS_IGNORE);
 		hfm_put(&answers, order, &answers);
@@ -127,8 +127,8 @@ static void take_answers(void) {
 	loop_unlock();
 }
 
-/* must_wait reports whether the message of a synchronous send is in the mailbox of its receiver. Only who waits for the
- * send learns its end by that: it is in the middle of a call, and its request may be hidden. */
+/* must_wait reports whether the message of a synchronous send is in the mailbox of its receiver. Only a thread that
+ * waits for the send learns its end by that: it is in the middle of a call, and its request may be hidden. */
 static bool must_wait(struct hfm_request *r) {
 	if (r != NULL && r->taken_later) {
 		take_answers();
@@ -213,8 +213,8 @@ static void settle(bool all) {
 	}
 }
 
-/* cutting is called when all ranks have stopped, and when this one goes on. What was not saved is not settled: those
- * sends go on as before. */
+/* cutting is called when all ranks have stopped, and when this one goes on. Sends that were not saved are not settled:
+ * they go on as before. */
 static void cutting(bool begins) {
 	if (!hfm_on || hfm_depth != 0) {
 		return;

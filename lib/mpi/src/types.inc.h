@@ -1,10 +1,10 @@
 /* types.inc.h - datatypes as text, and made again of it, under this MPI or another: of a request that a checkpoint
- * keeps. A type is a word, numbers, and the types that it is made of: hvector(12,2,40;bytes(8;)). Basic types are so
- * many bytes: what two MPIs hand each other is bytes. */
+ * keeps. A type is a word, numbers, and the types that it is made of: hvector(12,2,40;bytes(8;)). Basic types have
+ * their number of bytes: two MPIs exchange bytes. */
 
 enum { DEEPEST = 64, MOST_NUMBERS = 1 << 20 };
 
-/* What differs between MPIs in the numbers of a subarray or a distributed array; as text 0, 1, ... */
+/* The numbers of a subarray or a distributed array that differ between MPIs; as text 0, 1, ... */
 static const int orders[] = { MPI_ORDER_C, MPI_ORDER_FORTRAN };
 static const int distributions[] = { MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE };
 

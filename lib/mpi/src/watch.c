@@ -1,6 +1,6 @@
 /* watch.c - a rank that holdfast run --watch looks at: the node daemon gives it the page in which it counts, and it
- * answers what a checkpoint would be refused for. The program needs no libholdfast, and nothing here ends it: without
- * the daemon it writes to memory of its own. */
+ * answers with the reasons for which a checkpoint would be refused. The program needs no libholdfast, and nothing here
+ * ends it: without the daemon it writes to memory of its own. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static bool say_hello(int sock, const char *to) {
 	return send(sock, &hello, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-/* get_page waits for MESSAGES, and maps what comes with it; NULL: it did not come. */
+/* get_page waits for MESSAGES, and maps its descriptor; NULL: it did not come. */
 static void *get_page(int sock, size_t bytes) {
 	struct pollfd some = { .fd = sock, .events = POLLIN };
 	struct hfp_number m;
@@ -105,7 +105,7 @@ void hfm_watch_ends(uint64_t how) {
 	}
 }
 
-/* note counts a text in one half of what is met: in its own place, or in the first that is free. */
+/* note counts a text in one half of the obstacles: in its own place, or in the first that is free. */
 static void note(struct hfm_met *half, const char *text) {
 	for (int i = 0; i < HFM_MOST_MET / 2; i++) {
 		if (half[i].count == 0) {

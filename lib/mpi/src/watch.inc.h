@@ -1,5 +1,5 @@
-/* watch.inc.h - what holdfast run --watch asks, between two calls of the program. It looks for what save refuses, and
- * changes nothing. */
+/* watch.inc.h - the answers to holdfast run --watch, between two calls of the program. It looks for operations that
+ * save refuses, and changes nothing. */
 
 /* note_pending notes why a checkpoint would be refused for a request, and returns whether it is a receive. */
 static bool note_pending(const struct hfm_request *r) {

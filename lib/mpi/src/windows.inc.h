@@ -1,5 +1,5 @@
 /* windows.inc.h - windows of one-sided communication: collectives on them count as those of a communicator, and a
- * checkpoint needs to know what epochs are open. */
+ * checkpoint needs to know the open epochs. */
 
 static inline struct hfm_comm *window_of(MPI_Win win) { return hfm_get(&hfm_windows, WORD(win)); }
 
@@ -49,7 +49,7 @@ static void hfm_accesses(enum hfm_call call, struct hfm_comm *w) {
 	}
 }
 
-/* A call that may wait for what any other member does. then is what holds behind it. */
+/* A call that may wait for any other member. then is the state after it. */
 #define SYNCHRONIZE(name, params, args, then)  \
 	static int hfm_##name params {             \
 		if (!hfm_enter(HFM_##name)) {          \
@@ -101,7 +101,7 @@ static int hfm_Win_test(MPI_Win win, int *flag) {
 	return rc;
 }
 
-/* flush_windows completes what has been started under MPI_Win_lock_all, which programs hold for ever. */
+/* flush_windows completes operations under MPI_Win_lock_all, which programs hold for ever. */
 static const char *flush_windows(void) {
 	static char text[200];
 	for (size_t i = 0; i < hfm_windows.room; i++) {
@@ -119,7 +119,7 @@ static const char *flush_windows(void) {
 	return NULL;
 }
 
-/* What a rank has for MPI to do before its memory is saved, and when all have stopped. */
+/* A rank's MPI calls before its memory is saved, and when all have stopped. */
 static uint64_t to_sync(void) {
 	uint64_t n = 0;
 	for (size_t i = 0; i < hfm_files.room; i++) {

@@ -1,4 +1,4 @@
-/* Entry points of what is truthfully absent: each says so with OpenCL's own error, and none is missing in the table. */
+/* Entry points of absent features: each returns OpenCL's own error, and none is missing in the table. */
 #include "hfcl.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -11,7 +11,7 @@ static void *none(cl_int code, cl_int *errcode_ret) {
 	return NULL;
 }
 
-/* What a proxy cannot have, or what is not there yet. */
+/* Features that a proxy cannot have, or that are not there yet. */
 
 CL_API_ENTRY cl_int CL_API_CALL clEnqueueNativeKernel(cl_command_queue command_queue,
 	void(CL_CALLBACK *user_func)(void *), void *args, size_t cb_args, cl_uint num_mem_objects, const cl_mem *mem_list,

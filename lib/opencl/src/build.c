@@ -1,11 +1,11 @@
-/* Builds, one request each: of a program, of an object that is compiled alone, of what is linked. */
+/* Builds, one request each: of a program, of an object that is compiled alone, of a linked program. */
 #define _GNU_SOURCE
 #include "hfcl.h"
 
 static void put_text(struct call *c, const char *text) { hfcl_put_bytes(c, text, text == NULL ? 0 : strlen(text)); }
 
-/* ask begins a build at the server, under a number. Devices of the list lose what they have of program kept, 0: none;
-   others keep it. */
+/* ask begins a build at the server, under a number. Devices of the list lose their builds of program kept, 0: none;
+ * others keep them. */
 static cl_int ask(cl_program p, struct call *c, uint64_t number, uint64_t kept, const struct recipe *r, uint32_t form,
 	cl_uint n, const cl_device_id *list) {
 	hfcl_begin(c, HFCL_BUILD);
@@ -36,7 +36,7 @@ static bool wanted(cl_device_id d, cl_uint n, const cl_device_id *list) {
 	return false;
 }
 
-/* begin lets the devices of a build have what it is of and nothing else, and reports whether others have kernels. */
+/* begin sets the sources of the devices of a build, and reports whether others have kernels. */
 static bool begin(cl_program p, struct recipe *r, cl_uint n, const cl_device_id *list) {
 	bool others = false;
 	for (cl_uint i = 0; i < p->context->count; i++) {
@@ -54,7 +54,7 @@ static bool begin(cl_program p, struct recipe *r, cl_uint n, const cl_device_id 
 	return others;
 }
 
-/* note takes what became of each device that was built for. */
+/* note takes the result of each device of the build. */
 static void note(cl_program p, struct call *c, cl_int rc, cl_program_binary_type type, const char *options, cl_uint n,
 	const cl_device_id *list) {
 	cl_uint reported = c->failed ? 0 : hfcl_get32(c);
@@ -75,7 +75,7 @@ static void note(cl_program p, struct call *c, cl_int rc, cl_program_binary_type
 	}
 }
 
-/* leave lets the server release what it has of a program. */
+/* leave lets the server release its builds of a program. */
 static void leave(cl_program p) {
 	if (p->served) {
 		hfcl_release(p->o.id);
@@ -120,7 +120,7 @@ static struct recipe *recipe_of(cl_program p, cl_device_id d) {
 	return p->builds[hfcl_device_index(p->context, d)].recipe;
 }
 
-/* build_again builds what devices have as binaries, which have their options; those that have the same one together. */
+/* build_again builds devices' binaries, which have their options; those that have the same one together. */
 static cl_int build_again(cl_program p, const char *options, cl_uint n, const cl_device_id *list) {
 	cl_int rc = CL_SUCCESS;
 	for (cl_uint i = 0; i < n; i++) {

@@ -78,7 +78,7 @@ static void report_ended(void) {
 	report("its server has ended", why);
 }
 
-/* greet says who this is, on the first connection. */
+/* greet identifies the program, on the first connection. */
 static bool greet(void) {
 	struct call c;
 	hfcl_begin(&c, HFCL_HELLO);

@@ -1,4 +1,4 @@
-/* Contexts, and what is called when they go. */
+/* Contexts, and the call-backs at their end. */
 #include "hfcl.h"
 
 cl_uint hfcl_device_index(cl_context c, cl_device_id d) {

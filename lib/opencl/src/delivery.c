@@ -1,4 +1,5 @@
-/* What the server sends by itself: bytes of reads that do not block, and news of events. One thread receives, and
+/* Messages that the server sends by itself: bytes of reads that do not block, and news of events. One thread receives,
+ * and
    never waits for anything else. */
 #include "hfcl.h"
 

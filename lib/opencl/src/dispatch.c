@@ -1,4 +1,4 @@
-/* The table that the loader calls through, and what it finds the library by. */
+/* The table that the loader calls through, and the names by which it finds the library. */
 #include "hfcl.h"
 
 #pragma GCC diagnostic ignored "-Wpedantic" /* entries of Direct3D are declared as void * */
@@ -159,7 +159,7 @@ static const struct _cl_icd_dispatch dispatch = {
 	.clEnqueueReleaseDX9MediaSurfacesKHR = no_sharing,
 };
 
-/* The lower files know this one and the receiver by what it fills in when the library is loaded. */
+/* The lower files know this one and the receiver by pointers that it fills in when the library is loaded. */
 __attribute__((constructor)) static void fill_in(void) {
 	hfcl_platform.o.dispatch = &dispatch;
 	hfcl_receiver = hfcl_receive_all;

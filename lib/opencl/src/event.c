@@ -1,4 +1,4 @@
-/* Events: what a command has come to, user events, call-backs. */
+/* Events: the outcomes of commands, user events, call-backs. */
 #include "hfcl.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-/* What the files of libholdfast-opencl share: handles, the connection, messages. */
+/* The common part of libholdfast-opencl's files: handles, the connection, messages. */
 #ifndef HFCL_H
 #define HFCL_H
 
@@ -12,12 +12,12 @@
 #include <CL/cl_icd.h>
 #pragma GCC diagnostic pop
 
-/* What the loader looks for by name; all else it finds in the table. */
+/* The names that the loader looks for; all else it finds in the table. */
 #define EXPORTED __attribute__((visibility("default")))
 EXPORTED extern CL_API_ENTRY cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint, cl_platform_id *, cl_uint *);
 EXPORTED extern CL_API_ENTRY void *CL_API_CALL clGetExtensionFunctionAddress(const char *);
 
-/* What a handle stands for; 0 once it is released. */
+/* The object of a handle; 0 once it is released. */
 enum { DEAD, PLATFORM, DEVICE, CONTEXT, QUEUE, MEM, SAMPLER, PROGRAM, KERNEL, EVENT };
 
 /* Every handle begins so: the loader reads the first word. */
@@ -36,7 +36,7 @@ struct _cl_device_id {
 	struct object o;
 	cl_device_type type;
 	pthread_mutex_t lock;
-	struct answer *answers; /* what was asked before: it stays as it was when the program is moved */
+	struct answer *answers; /* earlier answers: they stay when the program is moved */
 	_Atomic bool lost;      /* its server has gone */
 };
 
@@ -123,14 +123,14 @@ struct unit {
 	char *options;
 };
 
-/* What is built: sources, and options of the linker for them. Builds of one program share it. */
+/* The input of a build: sources, and options of the linker for them. Builds of one program share it. */
 struct recipe {
 	cl_uint refs, count;
 	struct unit *units;
 	char *link; /* or NULL */
 };
 
-/* What a device has of a program. */
+/* A device's build of a program. */
 struct build {
 	cl_build_status status;
 	cl_program_binary_type type; /* of the last build that succeeded, or of the binary */
@@ -156,7 +156,7 @@ struct argument {
 	uint32_t takes;   /* HFCL_TAKES_... */
 	uint32_t bytes;   /* of a number or a vector, 0 for all else */
 	bool set;
-	/* what the device took: it takes such values again */
+	/* values that the device took: it takes such values again */
 	uint32_t kind;
 	size_t size;
 	cl_mem_object_type type;
@@ -177,7 +177,7 @@ struct _cl_kernel {
 	cl_program program;
 	char *name, *attributes;
 	cl_uint count;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* of the fields below */
 	struct argument *args;
 	struct shape shapes[SHAPES]; /* that were launched with success */
 	unsigned next_shape;
@@ -232,7 +232,7 @@ cl_event hfcl_expect_no_more(void);            /* all that were expected, each w
 bool hfcl_reads_pending(const struct rows *);  /* a read that does not block is on its way into this memory */
 void hfcl_wait_for_reads(const struct rows *); /* waits until nothing is on its way into this memory */
 
-/* delivery.c: what the server sends by itself */
+/* delivery.c: messages that the server sends by itself */
 void *hfcl_receive_all(void *control);
 
 /* event.c */
@@ -276,7 +276,7 @@ bool hfcl_built(const struct _cl_program *);
 /* options.c: hfcl_add_unit with options of the program's own; names of files in them are made whole */
 bool hfcl_add_source(struct recipe *, const char *text, size_t, const char *options);
 
-/* build.c: builds for n devices of the context, at least one; others keep what they have. The lock is held */
+/* build.c: builds for n devices of the context, at least one; others keep their builds. The lock is held */
 cl_int hfcl_build(cl_program, struct recipe *, uint32_t form, cl_program_binary_type, const char *options, cl_uint n,
 	const cl_device_id *);
 
@@ -290,7 +290,7 @@ cl_int hfcl_transfer_range(cl_command_queue, cl_mem, cl_command_type, bool write
 cl_int hfcl_transfer_pixels(cl_command_queue, cl_mem, cl_command_type, bool write, bool blocking, const size_t *origin,
 	const size_t *region, const struct rows *host, cl_uint n, const cl_event *waits, cl_event *);
 
-/* state.c: what holdfast_opencl.h finds by name. They give an error of OpenCL. */
+/* state.c: functions that holdfast_opencl.h finds by name. They give an error of OpenCL. */
 cl_int hfcl_capture(int (*take)(const void *, size_t, void *), void *data);
 cl_int hfcl_restore(const void *state, size_t bytes);
 extern _Atomic int hfcl_mapped; /* mappings that are not ended */

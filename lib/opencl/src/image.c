@@ -1,4 +1,4 @@
-/* Images: what they are like, what the device has. */
+/* Images: their descriptions, and the device's limits. */
 #include "hfcl.h"
 
 /* hfcl_pixel_bytes is 0 for formats that OpenCL does not know. */
@@ -172,7 +172,7 @@ static bool too_large(const struct _cl_mem *m) {
 		(hfcl_shape(m->type) > HFCL_ARRAY && exceeds(m->context, CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, d->image_array_size));
 }
 
-/* check looks at what is asked for; the device has the last word. */
+/* check looks at the request; the device has the last word. */
 static cl_int check(const struct _cl_mem *m, cl_mem_flags flags, const void *host) {
 	size_t extent[3];
 	const cl_image_desc *d = &m->desc;
@@ -190,7 +190,7 @@ static cl_int check(const struct _cl_mem *m, cl_mem_flags flags, const void *hos
 	return rc != CL_SUCCESS ? rc : check_pitches(m, host);
 }
 
-/* on_buffer lets an image have what it has of its buffer. */
+/* on_buffer gives an image the properties of its buffer. */
 static void on_buffer(cl_mem m) {
 	cl_mem b = m->desc.buffer;
 	const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
@@ -213,7 +213,7 @@ static void set_pitches(cl_mem m, size_t row_pitch, size_t slice_pitch) {
 	m->desc.image_slice_pitch = !slices(m) ? 0 : slice_pitch == 0 ? row_pitch * slice_height(m) : slice_pitch;
 }
 
-/* create sends what has been checked. */
+/* create sends the checked request. */
 static cl_mem create(cl_mem m, void *host, cl_int *rc) {
 	size_t e[3];
 	bool on = m->type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
@@ -323,7 +323,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetSupportedImageFormats(cl_context context, c
 		cl_uint all = hfcl_get32(&c);
 		for (cl_uint i = 0; i < all && !c.failed; i++) {
 			cl_image_format f = { hfcl_get32(&c), hfcl_get32(&c) };
-			if (hfcl_pixel_bytes(&f) != 0) { /* what can be moved to and from the host */
+			if (hfcl_pixel_bytes(&f) != 0) { /* formats that can be moved to and from the host */
 				if (list != NULL && n < room) {
 					list[n] = f;
 				}

@@ -1,4 +1,4 @@
-/* Kernels: arguments, what they need, launches. */
+/* Kernels: arguments, needs, launches. */
 #define _GNU_SOURCE
 #include "hfcl.h"
 
@@ -56,7 +56,7 @@ CL_API_ENTRY cl_kernel CL_API_CALL clCreateKernel(cl_program p, const char *name
 	return k;
 }
 
-/* copy_of makes a kernel that has what this side knows of another one, NULL without memory. */
+/* copy_of makes a kernel with this side's knowledge of another one, NULL without memory. */
 static cl_kernel copy_of(cl_kernel from) {
 	cl_kernel k = calloc(1, sizeof *k);
 	if (k == NULL) {
@@ -154,7 +154,7 @@ CL_API_ENTRY cl_int CL_API_CALL clReleaseKernel(cl_kernel k) {
 	return CL_SUCCESS;
 }
 
-/* ask_argument asks OpenCL about an argument; what comes back is to be freed, NULL where there is nothing. */
+/* ask_argument asks OpenCL about an argument; the caller frees the answer, NULL if there is none. */
 static char *ask_argument(cl_kernel k, cl_uint i, uint32_t what, size_t *n, cl_int *rc) {
 	struct call c;
 	hfcl_begin(&c, HFCL_ARG_INFO);
@@ -246,7 +246,7 @@ CL_API_ENTRY cl_int CL_API_CALL clGetKernelWorkGroupInfo(
 	return rc;
 }
 
-/* Where an argument's bytes are: what kind it is, and the object if it is one. */
+/* The bytes of an argument, its kind, and the object if it is one. */
 struct value {
 	uint32_t kind;
 	const struct object *object;
@@ -274,8 +274,8 @@ static struct value judge_handle(uint32_t takes, size_t size, const void *bytes)
 	return (struct value){ HFCL_ARG_MEM, word, (m->flags & wrong) != 0 ? CL_INVALID_ARG_VALUE : CL_SUCCESS };
 }
 
-/* judge finds out what an argument is: by its address space; where that says too little, a word that is the handle of
-   a living object is one. */
+/* judge finds the kind of an argument by its address space. If that is not enough, a word that is the handle of a
+ * living object is one. */
 static struct value judge(cl_kernel k, cl_uint i, size_t size, const void *bytes) {
 	uint32_t address = k->args[i].address, takes = k->args[i].takes;
 	if (takes >= HFCL_TAKES_SAMPLER) {

@@ -1,5 +1,5 @@
 /* Compiling and linking. An object is a source that compiles by itself, with the headers put into its text, and a
-   library some of them; what is linked keeps all their sources, so that it is built again on any other device. */
+   library some of them; a linked program keeps all their sources, so that it is built again on any other device. */
 #define _GNU_SOURCE
 #include "hfcl.h"
 
@@ -92,8 +92,8 @@ static const struct around *inside(const struct around *a, cl_uint header) {
 }
 
 /* expand copies a source with the headers in place of their names. If a header includes itself, by others or not,
-   the name stays: the compiler never comes there, or says that it has no such file. What stands behind `#pragma once`
-   is there once. */
+   the name stays: the compiler never comes there, or says that it has no such file. Text after `#pragma once` is there
+   once. */
 static void expand(struct text *to, const struct headers *h, const char *source, struct around *a) {
 	while (*source != 0 && !to->failed) {
 		const char *end = strchrnul(source, '\n');
@@ -198,7 +198,7 @@ static bool join(struct recipe *to, cl_program from, cl_uint device) {
 	return ok;
 }
 
-/* What is linked. */
+/* The input of a link. */
 struct inputs {
 	cl_uint n;
 	const cl_program *list;
@@ -250,7 +250,7 @@ static cl_int link_alike(
 		rc = hfcl_build(p, r, HFCL_LINKED, library ? CL_PROGRAM_BINARY_TYPE_LIBRARY : CL_PROGRAM_BINARY_TYPE_EXECUTABLE,
 			options, n, list);
 	}
-	if (made && library) { /* it is linked again with what it becomes part of */
+	if (made && library) { /* it is linked again with the program that it becomes part of */
 		free(r->link);
 		r->link = NULL;
 	}

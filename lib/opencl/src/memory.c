@@ -317,7 +317,7 @@ CL_API_ENTRY cl_sampler CL_API_CALL clCreateSampler(
 	return s;
 }
 
-/* What a list of properties for a sampler says. */
+/* The properties of a sampler. */
 struct sampler_properties {
 	cl_sampler_properties normalized, addressing, filter;
 	size_t words; /* of the list, with the 0 that ends it */

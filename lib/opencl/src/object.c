@@ -103,7 +103,7 @@ void hfcl_unlist(void *handle) {
 	if (i != SIZE_MAX) {
 		live.slots[i] = NULL;
 		live.used--;
-		/* what comes after it in the same run may have been put there because of it */
+		/* later entries of the same run may have been put there because of it */
 		for (size_t j = (i + 1) & (live.size - 1); live.slots[j] != NULL; j = (j + 1) & (live.size - 1)) {
 			void *moved = live.slots[j];
 			live.slots[j] = NULL;

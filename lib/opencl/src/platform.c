@@ -131,7 +131,7 @@ void hfcl_lose_device(uint64_t number) {
 	pthread_mutex_unlock(&devices.lock);
 }
 
-/* answer_of is what the server said first, NULL without memory; d's lock is held. */
+/* answer_of returns the server's first answer, NULL without memory; d's lock is held. */
 static struct answer *answer_of(cl_device_id d, uint32_t what) {
 	for (struct answer *a = d->answers; a != NULL; a = a->next) {
 		if (a->param == what) {

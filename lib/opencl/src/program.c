@@ -1,4 +1,4 @@
-/* Programs: sources, what they tell, how they go. */
+/* Programs: sources, queries, release. */
 #define _GNU_SOURCE
 #include "hfcl.h"
 

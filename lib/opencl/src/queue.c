@@ -1,4 +1,4 @@
-/* Command queues, and what all commands have in common. */
+/* Command queues, and the common part of all commands. */
 #include "hfcl.h"
 
 cl_int hfcl_check_queue(cl_command_queue q) { return hfcl_is(q, QUEUE) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE; }
@@ -118,7 +118,8 @@ CL_API_ENTRY cl_int CL_API_CALL clSetCommandQueueProperty(
 	return hfcl_is(q, QUEUE) ? CL_INVALID_OPERATION : CL_INVALID_COMMAND_QUEUE;
 }
 
-/* hfcl_command begins a command: checks, the event, and what all commands' messages begin with. A tracked one has an
+/* hfcl_command begins a command: checks, the event, and the common beginning of all commands' messages. A tracked one
+ * has an
    event even if the program wants none. Only if it succeeds must hfcl_issue follow. */
 cl_int hfcl_command(struct command *m, uint32_t op, cl_command_type type, cl_command_queue q, cl_uint n,
 	const cl_event *waits, cl_event *wanted, bool tracked) {
@@ -158,7 +159,7 @@ cl_int hfcl_answered(struct command *m, cl_int rc) {
 	return rc;
 }
 
-/* hfcl_issue sends the command, waits for what comes of that, and gives the program its event. */
+/* hfcl_issue sends the command, waits for its outcome, and gives the program its event. */
 cl_int hfcl_issue(struct command *m, const struct rows *out, const struct rows *in) {
 	cl_int rc = out == NULL && in == NULL && m->rings ? hfcl_ask(&m->call) : hfcl_run(&m->call, out, in);
 	hfcl_end(&m->call);

@@ -227,7 +227,7 @@ static void end_late(void *data) {
 	free(l);
 }
 
-/* fill_later takes the bytes when the read has brought them, and keeps what they lie in until the write is over. When a
+/* fill_later takes the bytes when the read has brought them, and keeps their memory until the write is over. When a
    device is lost the program may have given its memory back. */
 static void *fill_later(void *data) {
 	struct late *l = data;
@@ -243,7 +243,7 @@ static void *fill_later(void *data) {
 	return NULL;
 }
 
-/* send_late sends the write, which waits for what it waits for and for its bytes. */
+/* send_late sends the write, which waits for its events and its bytes. */
 static cl_int send_late(const struct transfer *t, struct late *l) {
 	cl_event list[t->n + 1];
 	for (cl_uint i = 0; i < t->n; i++) {

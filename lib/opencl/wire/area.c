@@ -1,5 +1,5 @@
-/* Memory that the server maps too: what mapped buffers show, and slots, through which bytes of other memory of the
-   program pass. Whose turn a slot is says a word beside the ring. */
+/* Memory that the server also maps: the contents of mapped buffers, and slots, through which bytes of other memory of
+ * the program pass. Whose turn a slot is says a word beside the ring. */
 #define _GNU_SOURCE
 #include "../../common/shm.h"
 #include "wire.h"

@@ -1,6 +1,6 @@
-/* The sockets to the process that serves this program: the control connection, for what it sends by itself, and
-   connections for requests, of which each call takes one for its request and its reply: threads of the program do not
-   wait for each other. */
+/* The sockets to the process that serves this program: the control connection, for messages that it sends by itself,
+ * and connections for requests. Each call takes one for its request and its reply: threads of the program do not wait
+ * for each other. */
 #define _GNU_SOURCE
 #include "../../common/shm.h"
 #include "wire.h"
@@ -81,7 +81,7 @@ static struct connection *open_connection(int control) {
 /* share_of_files is how many files of each kind the server may have, so that it stays within the limit that it has of
    this program: it takes the hard one. A file that it cannot take would end it. */
 static unsigned share_of_files(void) {
-	const rlim_t own = 24, kinds = 3; /* the third: what comes and goes */
+	const rlim_t own = 24, kinds = 3; /* the third: messages of both directions */
 	struct rlimit l;
 	if (getrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_max / kinds > INT_MAX) {
 		return INT_MAX;
@@ -159,8 +159,8 @@ bool hfcl_few_connections(void) {
 	return few;
 }
 
-/* hfcl_give_connection puts a connection back. A broken one ends them all: a server that does not answer one
-   thread's call is gone, or is not what it says. */
+/* hfcl_give_connection puts a connection back. A broken one ends them all: a server that does not answer one thread's
+ * call is gone, or is a wrong one. */
 void hfcl_give_connection(struct connection *l, bool broken) {
 	if (broken) {
 		atomic_store(&channel.lost, true);

@@ -1,7 +1,7 @@
 /* Requests and replies: little-endian numbers of 4 and 8 bytes, and bytes with their length before. */
 #include "wire.h"
 
-/* How much of what the server sends by itself has arrived. */
+/* The arrived part of messages that the server sends by itself. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -133,7 +133,7 @@ static bool take_reply(struct call *c, int fd, const struct rows *in, cl_int *st
 		return false;
 	}
 	if (*status == CL_SUCCESS && in != NULL && bulk == 0 && hfcl_rows_size(in) != 0) {
-		return false; /* what was asked for is not there */
+		return false; /* the requested object is not there */
 	}
 	return bulk == 0 || hfcl_receive_rows(fd, in);
 }

@@ -1,5 +1,5 @@
-/* Messages between libholdfast-opencl and its server, `holdfast opencl`. docs/internals/OPENCL.md, chapter
-   "The wire", says what each holds; internal/opencl has the same numbers, which a test compares. */
+/* Messages between libholdfast-opencl and its server, `holdfast opencl`. docs/internals/OPENCL.md, chapter "The wire",
+ * has their contents; internal/opencl has the same numbers, which a test compares. */
 #ifndef HFCL_PROTOCOL_H
 #define HFCL_PROTOCOL_H
 
@@ -98,7 +98,8 @@ enum { HFCL_LINEAR = 0, HFCL_RECT = 1, HFCL_PIXELS = 2 };
 /* Kinds of kernel arguments. */
 enum { HFCL_ARG_MEM = 1, HFCL_ARG_SAMPLER = 2, HFCL_ARG_LOCAL = 3, HFCL_ARG_VALUE = 4, HFCL_ARG_NULL = 5 };
 
-/* What handles an argument of a kernel takes: not known or none, buffers, samplers, images for both or one way. */
+/* The kinds of handles that an argument of a kernel takes: not known or none, buffers, samplers, images for both or one
+ * way. */
 enum {
 	HFCL_TAKES_UNKNOWN = 0,
 	HFCL_TAKES_BUFFER = 1,
@@ -108,7 +109,7 @@ enum {
 	HFCL_TAKES_IMAGE_WRITE = 5
 };
 
-/* What is built: a program of one source, an object, which is compiled alone, a program linked from objects. */
+/* The kinds of builds: a program of one source, an object, which is compiled alone, a program linked from objects. */
 enum { HFCL_PROGRAM = 0, HFCL_OBJECT = 1, HFCL_LINKED = 2 };
 
 /* Added to the dimensions of an image that is an array. */

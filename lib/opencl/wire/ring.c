@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static struct {
-	pthread_mutex_t lock; /* of who writes */
+	pthread_mutex_t lock; /* of the writer */
 	uint8_t *at;
 	int control;
 	uint64_t count; /* written, by this side's own account */
@@ -48,7 +48,7 @@ uint64_t hfcl_ring_position(void) { return atomic_load(word64(HFCL_RING_WRITTEN)
 
 bool hfcl_ring_device_lost(void) { return atomic_load_explicit(word32(HFCL_RING_LOST), memory_order_relaxed) != 0; }
 
-/* has_room reports that n bytes have room by what was read before; the lock is held. */
+/* has_room reports whether n bytes have room by earlier reads; the lock is held. */
 static bool has_room(size_t n) {
 	uint64_t used = ring.count - ring.read;
 	return used <= HFCL_RING_BYTES && used + n <= HFCL_RING_BYTES;
@@ -121,7 +121,7 @@ int hfcl_ring_ask(void) {
 }
 
 static void futex(_Atomic uint32_t *word, int op, uint32_t value) {
-	const struct timespec second = { 1, 0 }; /* no waking is lost; this bounds what a broken server does */
+	const struct timespec second = { 1, 0 }; /* no waking is lost; this bounds the wait for a broken server */
 	syscall(SYS_futex, word, op, value, op == FUTEX_WAIT ? &second : NULL, NULL, 0);
 }
 
@@ -187,7 +187,7 @@ cl_int hfcl_ring_answer(int slot, uint64_t *deliveries) {
 	return status;
 }
 
-/* hfcl_ring_end wakes all who wait for a server that is gone. */
+/* hfcl_ring_end wakes all threads that wait for a server that is gone. */
 void hfcl_ring_end(void) {
 	for (int slot = 1; slot < HFCL_RING_SLOTS; slot++) {
 		hfcl_ring_wake(word32(slot_at(slot)));

@@ -28,7 +28,7 @@
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the wire and kernel arguments have 8-byte addresses");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
 
-/* A thread that is cancelled is so in no call of this library, which may hold what others wait for: each place that
+/* A thread is never cancelled in a call of this library, which may hold locks that others wait for: each place that
    might let it end begins with the first of these, and ends with the second. */
 static inline int hfcl_no_cancel(void) {
 	int before;
@@ -78,7 +78,7 @@ bool hfcl_few_connections(
 /* ring.c: requests without an answer, or with a status alone, in memory that the server maps */
 bool hfcl_ring_open(int control);
 bool hfcl_ring_put(const uint8_t *message, size_t n); /* false: the server is gone */
-uint64_t hfcl_ring_position(void); /* what was put before this call is carried out before what waits for it */
+uint64_t hfcl_ring_position(void); /* earlier operations are carried out before those that wait for it */
 bool hfcl_ring_device_lost(void);
 void hfcl_ring_unask(int slot);
 int hfcl_ring_ask(void);                                 /* a reply slot, -1: none is free */

@@ -4,12 +4,12 @@
  *
  *     mpicc program.c -lveloc-client
  *
- * Checkpoints are taken and stored by Holdfast (docs/NODE.md), verified when they are read, and listed and
- * checked by its tools. docs/PORTING.md says call by call what differs from VeloC.
+ * Checkpoints are taken and stored by Holdfast (docs/NODE.md), verified when they are read, and listed and checked by
+ * its tools. docs/PORTING.md lists the differences from VeloC call by call.
  *
- * All calls return VELOC_SUCCESS or VELOC_FAILURE unless they say otherwise; what failed, why and what to do goes to
- * standard error, or to the file that the configuration's log_prefix names. Calls that are collective are made by all
- * ranks of the communicator, in the same order, and fail on all of them alike. One thread at a time may be in the
+ * All calls return VELOC_SUCCESS or VELOC_FAILURE unless they say otherwise; the failure, its cause and the remedy go
+ * to standard error, or to the file that the configuration's log_prefix names. Calls that are collective are made by
+ * all ranks of the communicator, in the same order, and fail on all of them alike. One thread at a time may be in the
  * library. */
 #ifndef VELOC_H
 #define VELOC_H
@@ -87,8 +87,8 @@ int VELOC_Restart_test(const char *name, int version);
  * Collective. */
 int VELOC_Restart_begin(const char *name, int version);
 
-/* Copies what was saved into the protected regions of the same ids: those that mode says. Fails, and changes nothing,
- * if one is not protected or smaller than what was saved. Local. */
+/* Copies the saved data into the protected regions of the same ids, selected by mode. Fails, and changes nothing, if
+ * one is not protected or smaller than the saved data. Local. */
 int VELOC_Recover_selective(int mode, int *ids, int id_count);
 int VELOC_Recover_mem(void);
 int VELOC_Restart_mem(void); /* VELOC_Recover_mem, by the name that VeloC's manual has for it */

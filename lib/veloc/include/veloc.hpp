@@ -1,5 +1,5 @@
-// veloc.hpp - VeloC's class for C++, on Holdfast. What a call does, who must make it and what it costs is in veloc.h
-// under the same name; true stands for VELOC_SUCCESS.
+// veloc.hpp - VeloC's class for C++, on Holdfast. veloc.h describes each call under the same name, with its callers and
+// costs; true stands for VELOC_SUCCESS.
 #ifndef VELOC_HPP
 #define VELOC_HPP
 
@@ -55,7 +55,7 @@ public:
 	virtual ~client_t() = 0;
 };
 
-// A client for one process. Delete it to end. Throws std::runtime_error, with what to do.
+// A client for one process. Delete it to end. Throws std::runtime_error, with the remedy.
 client_t *get_client(unsigned int id, const std::string &cfg_file);
 
 // A client for the ranks of a communicator that is described. It takes comm over.

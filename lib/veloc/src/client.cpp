@@ -20,7 +20,7 @@ namespace {
 
 // Names of pieces in a checkpoint.
 const char index_piece[] = "veloc.index"; // ids of the regions, as int32, and then the number of files
-const char names_piece[] = "veloc.files"; // of several files: what route_file was called with for each, and a zero
+const char names_piece[] = "veloc.files"; // of several files: route_file's argument for each, and a zero
 std::string file_piece(size_t i) { return i == 0 ? "veloc.file" : "veloc.file." + std::to_string(i); }
 std::string region_piece(int id) { return "region." + std::to_string(id); }
 
@@ -433,7 +433,7 @@ void client::stage_files() {
 	}
 }
 
-// What is in scratch for this checkpoint is its own; files of those before are of no use any more.
+// Files in scratch for this checkpoint are its own; files of earlier ones are of no use any more.
 void client::keep_files() {
 	std::set<std::string> mine;
 	for (size_t i = 0; i < routes.size(); i++) {
@@ -454,7 +454,7 @@ void client::keep_files() {
 	}
 }
 
-// Takes the checkpoint of what is staged, unless a rank has failed.
+// Takes the checkpoint of the staged data, unless a rank has failed.
 bool client::end(bool success) {
 	must_be(phase::checkpoint, "checkpoint_begin");
 	now = phase::none;
@@ -521,7 +521,7 @@ bool client::checkpoint_end(bool success) {
 
 // No region is copied but by Holdfast: the program cannot change one before the end.
 bool client::checkpoint(const std::string &of, int v) {
-	if (ended) { // one before: it says what became of that; this one may fare better
+	if (ended) { // one before: it has the outcome of that; this one may fare better
 		checkpoint_wait();
 	}
 	if (!checkpoint_begin(of, v)) {
@@ -571,7 +571,7 @@ int client::restart_test(const std::string &of, int v, int target_rank) {
 	return found < 0 ? VELOC_FAILURE : found;
 }
 
-// What the files of the checkpoint that is open were called.
+// The original names of the files of the open checkpoint.
 std::vector<std::string> client::load_names() {
 	std::vector<std::string> names;
 	std::string text(static_cast<size_t>(std::max(0LL, holdfast->held(names_piece))), '\0');
@@ -640,7 +640,7 @@ long long client::saved_size(int id) {
 
 size_t client::recover_size(int id) { return saved_size(id) < 0 ? 0 : static_cast<size_t>(saved_size(id)); }
 
-// Ids to recover, each of which is protected, with room for what was saved.
+// Ids to recover, each of which is protected, with room for the saved data.
 std::vector<int> client::chosen(int mode, const std::set<int> &ids) const {
 	must_be(phase::restart, "restart_begin");
 	std::set<int> all;
@@ -695,7 +695,7 @@ bool client::restart_end(bool) {
 		must_be(phase::restart, "restart_begin");
 		now = phase::none;
 		holdfast->shut();
-		if (cfg.sync) { // for what brings the checkpoint back to levels that have lost it
+		if (cfg.sync) { // for the work that brings the checkpoint back to levels that have lost it
 			holdfast->wait();
 		}
 	});

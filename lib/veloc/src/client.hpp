@@ -103,8 +103,8 @@ private:
 	std::string name; // of the checkpoint that is under way, or was last
 	int version = -1;
 	bool ended = false;                 // a checkpoint was, well or not
-	std::vector<std::string> routes;    // what the files of this phase are called by the program
-	std::map<int, std::string> objects; // copies of regions and what call-backs wrote, by id
+	std::vector<std::string> routes;    // the program's names of the files of this phase
+	std::map<int, std::string> objects; // copies of regions and output of call-backs, by id
 	std::map<int, piece> staged;        // by id
 	std::map<int, long long> saved;     // regions of the checkpoint that is being restored, and their sizes
 	std::map<std::string, stamp> files; // in scratch, that no checkpoint is to take: they are of an earlier one

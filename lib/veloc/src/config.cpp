@@ -1,4 +1,4 @@
-// config.cpp - reads VeloC's configuration and says what it means for Holdfast.
+// config.cpp - reads VeloC's configuration and translates it for Holdfast.
 #include "config.hpp"
 
 #include <sys/stat.h>
@@ -48,7 +48,7 @@ const key keys[] = {
 	{ "max_parallelism", kind::number, "the daemon of the node chooses how much it does at a time", "0" },
 };
 
-// Keys that ask for what Holdfast does not have: taking them would leave checkpoints elsewhere than meant.
+// Keys for features that Holdfast lacks: taking them would leave checkpoints elsewhere than meant.
 const char *const refused[] = { "daos_pool", "daos_cont", "daos_pool_uuid", "daos_cont_uuid" };
 
 [[noreturn]] void fail(const std::string &what) { throw std::runtime_error("configuration: " + what); }

@@ -16,11 +16,11 @@ struct config {
 	// Seconds between the checkpoints that go there; 0: all, negative: none.
 	int ec_interval = 0, persistent_interval = 0;
 	std::string log_prefix;         // directory for the log; empty: standard error
-	std::vector<std::string> notes; // what has no effect here, and what Holdfast does instead
+	std::vector<std::string> notes; // keys without effect here, and Holdfast's way instead
 };
 
 // Reads the file, if it has a name, and the environment, and makes the directories. Throws std::runtime_error: it names
-// the key, and what to do.
+// the key, and the remedy.
 config read_config(const std::string &file);
 
 // Moves a configuration to directories of a name below its own, which it makes.

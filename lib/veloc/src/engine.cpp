@@ -43,8 +43,8 @@ std::string variable(const char *name) {
 	return v != nullptr ? v : "";
 }
 
-// What the daemon of a job of ours alone is called, or of another one than before; empty if libholdfast is to say. The
-// program may not be the only one of its launcher, so that the settings have their part in it.
+// The name of a daemon for a job of its own, or for another one than before; empty if libholdfast decides. The program
+// may not be the only one of its launcher, so that the settings have their part in it.
 std::string key_of(const veloc_comm &comm, const std::map<std::string, std::string> &settings) {
 	std::string own, all; // own first, since only so many bytes of a key count
 	if (comm.allgather == nullptr) {
@@ -130,13 +130,13 @@ private:
 	bool there[NSIG] = {};
 };
 
-// A program that ends well without VELOC_Finalize has not crashed: its other ranks go on, and what it has saved is
+// A program that ends well without VELOC_Finalize has not crashed: its other ranks go on, and its checkpoint is
 // finished. One that ends with an error has.
 void at_exit(int status, void *) {
 	bool connected = shared != nullptr;
 	shared = nullptr; // a destructor that runs later must not wait for the other ranks
 	if (status == 0 && connected) {
-		hf_finalize(); // what it says is in the daemon's log, too
+		hf_finalize(); // its text is also in the daemon's log
 	}
 }
 
@@ -239,8 +239,8 @@ void engine::finish() {
 	check(hf_finalize());
 }
 
-// Prepares a call about checkpoints of a name: what is open is shut, also that of another client, and as many stay as
-// the configuration says.
+// Prepares a call about checkpoints of a name: the open one is shut, even that of another client, and the number of the
+// configuration stays.
 void engine::use(const std::string &name) {
 	if (shared != nullptr && shared->opened != nullptr) {
 		shared->opened = nullptr;

@@ -1,4 +1,4 @@
-// engine.hpp - what client.cpp needs of libholdfast: the ranks' connection to their daemon, and named checkpoints.
+// engine.hpp - client.cpp's view of libholdfast: the ranks' connection to their daemon, and named checkpoints.
 #ifndef VELOC_ENGINE_HPP
 #define VELOC_ENGINE_HPP
 
@@ -11,7 +11,7 @@
 
 namespace veloc {
 
-// What is saved or restored under a name: memory, or the file at path.
+// A saved or restored piece with its name: memory, or the file at path.
 struct piece {
 	std::string name;
 	void *at = nullptr;
@@ -60,8 +60,8 @@ public:
 	// Bytes that the open checkpoint holds of a piece that is memory; -1 for none. Local.
 	long long held(const std::string &piece);
 
-	// Copies pieces from the open checkpoint to memory that is as large as what was saved, or larger, and to
-	// files. Local. Changes nothing if it fails.
+	// Copies pieces from the open checkpoint to memory that is at least as large as the saved data, and to files.
+	// Local. Changes nothing if it fails.
 	void load(const std::vector<piece> &pieces);
 
 	// Forgets the open checkpoint, if there is one. Local.

@@ -1,4 +1,4 @@
-// log.hpp - what the library says: to standard error, or to a file in log_prefix.
+// log.hpp - the library's messages: to standard error, or to a file in log_prefix.
 #ifndef VELOC_LOG_HPP
 #define VELOC_LOG_HPP
 
@@ -6,7 +6,7 @@
 
 namespace veloc {
 
-// Sends what is said from now on to a file in a directory, named for host and user; empty: to standard error.
+// Sends messages from now on to a file in a directory, named for host and user; empty: to standard error.
 void log_to(const std::string &directory);
 
 // Says a line. rank is -1 for a process that has none.

@@ -16,7 +16,7 @@ namespace {
 // A handle of MPI: a pointer in Open MPI and in MPI's standard ABI, an int in MPICH, which has it in the lower half.
 using handle = std::intptr_t;
 
-// What the library calls. All of it lasts as long as the process: an MPI cannot be begun twice.
+// The functions that the library calls. All of it lasts as long as the process: an MPI cannot be begun twice.
 struct mpi {
 	handle world = 0, null = 0, byte = 0;
 	int (*initialized)(int *) = nullptr;

@@ -42,8 +42,8 @@ static void PFX(fill)(void)
 	memcpy(PFX(ops), o, sizeof o);
 }
 
-/* Not 0 while MPI can be asked what an error means. One that has failed to start or
- * to end cannot: Open MPI ends the process, MPICH 4.0.2 has crashed. */
+/* Not 0 while MPI can explain an error. One that has failed to start or to end cannot: Open MPI ends the process, MPICH
+ * 4.0.2 has crashed. */
 static int PFX(up);
 
 static int PFX(init)(int level, int *provided, int *was_up)

@@ -1,4 +1,4 @@
-/* What Go sees of MPI: no type of any MPI library appears here. */
+/* Go's view of MPI: no type of any MPI library appears here. */
 #ifndef HF_NEUTRAL_H
 #define HF_NEUTRAL_H
 

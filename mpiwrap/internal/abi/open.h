@@ -10,7 +10,7 @@ extern void *hfmpi_handle;
 /* Whether the library says that it takes addresses of CUDA memory. MPI has been initialised. */
 int hfmpi_takes_cuda(void);
 
-/* What dl.c knows of the two tables: each binds itself to an open library and
- * returns the name of what is missing, or NULL. */
+/* dl.c's view of the two tables: each binds itself to an open library and returns the name of a missing function, or
+ * NULL. */
 const char *hfmpi_openmpi_bind(void *dl);
 const char *hfmpi_mpich_bind(void *dl);

@@ -116,7 +116,7 @@ func (p *Port) Lent(dest, src Memory, do func(dest, src []byte) error) (lent boo
 		})
 	}
 	if !lent {
-		return false, nil // its reason comes again, where it can be told to the others
+		return false, nil // its reason comes again, if it can be told to the others
 	}
 	p.count(&p.stats.CollectivesDirect)
 	return true, err

@@ -200,7 +200,7 @@ func (a *Activity) ForGroup(worldRanks []int) {
 	a.group = worldRanks
 }
 
-// only says that a call that sends and receives waits for one of both now: the send with
+// only reports that a call that sends and receives waits for one of both now: the send with
 // flagSend, else the receive.
 func (a *Activity) only(flag uint64, peer, tag int) {
 	w := a.word.Load()

@@ -35,7 +35,7 @@ func (r *Request) end() {
 	}
 }
 
-// deactivate says that MPI is done with the request. A send is forgotten; others
+// deactivate reports that MPI is done with the request. A send is forgotten; others
 // stay on the list until the program knows, since a checkpoint asks for them.
 func (r *Request) deactivate() {
 	if r.kind == sendRequest {

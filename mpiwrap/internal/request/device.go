@@ -141,7 +141,7 @@ func (c *Channel) NewDeviceRequest(mem devmsg.Memory) *Request {
 	return r
 }
 
-// deviceError says that a message failed because of the device memory of this rank.
+// deviceError reports that a message failed because of the device memory of this rank.
 func (c *Channel) deviceError(op call.Op, peer, tag int, err error) error {
 	return &Error{Call: op.String(), Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 }

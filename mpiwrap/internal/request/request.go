@@ -50,7 +50,7 @@ type work struct {
 	err          error
 	order        uint64
 	slot         int32          // of a small message, 0 is none
-	bounce       []byte         // in place of a slot, where none was left; see bounceMemory
+	bounce       []byte         // in place of a slot, if none was left; see bounceMemory
 	pin          runtime.Pinner // holds buf in place while MPI has it
 	pinned       bool
 	listed       bool         // in a waitBatch; a list may name a request twice

@@ -147,7 +147,7 @@ func (w *World) Kill(i int) {
 	w.wake(w.ranks[i])
 }
 
-// Finish says that rank i's program has returned.
+// Finish reports that rank i's program has returned.
 func (w *World) Finish(i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,7 @@ func (k *Compressor) Compress(c *Chunk, p []byte) []byte {
 	c.Codec, c.Filter, c.Width = CodecLZ4, filterNone, 0
 	if best == nil || len(best) > len(p)*3/4 {
 		// Numbers share their high bytes with their neighbours: by planes
-		// they compress where they do not as they lie.
+		// they compress if they do not as they lie.
 		const width = 8
 		shuffle(k.shuffled[:len(p)], p, width)
 		limit := len(p)

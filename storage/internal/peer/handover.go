@@ -102,7 +102,7 @@ func (h *Handover) Close() error {
 	return h.l.Close()
 }
 
-// ErrRefused says that the other process has no such file to give, or has ended.
+// ErrRefused reports that the other process has no such file to give, or has ended.
 var ErrRefused = errors.New("the first process of the node does not hand the file over")
 
 // AskFor gets the file with a key from the Handover at the address, and waits until it is open there. The caller

@@ -197,7 +197,7 @@ func verdict(rows []verifyRow) error {
 	return nil
 }
 
-// goodCopies lists levels, with the directories where there are any.
+// goodCopies lists levels, with the directories if there are any.
 func goodCopies(r *verifyRow) string {
 	var out []string
 	for i, at := range r.GoodAt {

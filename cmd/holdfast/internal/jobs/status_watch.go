@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 )
 
-// errNoMore says that the job that was watched does not answer any more.
+// errNoMore reports that the job that was watched does not answer any more.
 var errNoMore = errors.New("the job no longer answers and did not close its checkpointer: it was killed, or its node " +
 	"cannot be reached")
 

@@ -85,7 +85,7 @@ func (s *Share) roomFor(n int64) error {
 // hostReserve returns the bytes that a server leaves of the machine's memory.
 func hostReserve(total int64) int64 { return total / 32 }
 
-// Free returns the device memory that the client can have now. free is the device's answer, where known.
+// Free returns the device memory that the client can have now. free is the device's answer, if known.
 func (s *Share) Free(free int64, known bool) int64 {
 	if !known {
 		total := s.info.GlobalBytes

@@ -25,7 +25,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// LandlockVersion returns the landlock version of the running kernel, 0 where there is none.
+// LandlockVersion returns the landlock version of the running kernel, 0 if there is none.
 func LandlockVersion() int {
 	v, _, err := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if err != 0 {

@@ -10,7 +10,7 @@
 #define VELOC_FAILURE (-1)
 #endif
 
-/* Room for what VELOC_Route_file returns, its end mark included. */
+/* Room for the result of VELOC_Route_file, its end mark included. */
 #define VELOC_MAX_NAME (1024)
 
 /* Which regions VELOC_Checkpoint_selective saves: all, those that are listed, or all others. */
