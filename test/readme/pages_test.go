@@ -204,3 +204,17 @@ func TestHeadings(t *testing.T) {
 		t.Errorf("two dead links: found %q", links)
 	}
 }
+
+// TestReleases: a release of the changelog has at most some sixty lines, in sections by feature.
+func TestReleases(t *testing.T) {
+	releases := regexp.MustCompile(`(?m)^## `).Split(read(t, "CHANGELOG.md"), -1)[1:]
+	for _, release := range releases {
+		name, text, _ := strings.Cut(release, "\n")
+		if n := strings.Count(strings.TrimSpace(text), "\n") + 1; n > 64 || !strings.Contains(text, "\n### ") {
+			t.Errorf("CHANGELOG.md has %d lines about %s, or no sections", n, name)
+		}
+	}
+	if len(releases) < 3 {
+		t.Errorf("CHANGELOG.md has %d releases", len(releases))
+	}
+}
