@@ -71,3 +71,28 @@ func TestFragments(t *testing.T) {
 		t.Errorf("found %d fragments in %d languages", n, len(all))
 	}
 }
+
+// TestDiffs: the change of a line that PORTING.md shows is the one that a Go program for the other package needs.
+func TestDiffs(t *testing.T) {
+	uses := map[string]string{"mpi": "mpi.Init(); defer mpi.Finalize()", "cl": "_, _ = cl.GetPlatforms()"}
+	diffs := regexp.MustCompile("(?s)```diff\n-(.*?)\n\\+(.*?)\n```").FindAllStringSubmatch(read(t, "docs/PORTING.md"), -1)
+	for _, m := range diffs {
+		name := strings.Trim(filepath.Base(m[1]), `"`)
+		before := "package main\n\nimport (\n" + m[1] + "\n)\n\nfunc main() { " + uses[name] + " }\n"
+		file := filepath.Join(t.TempDir(), "main.go")
+		if err := os.WriteFile(file, []byte(strings.Replace(before, m[1], m[2], 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("go", "vet", file)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil || uses[name] == "" {
+			t.Errorf("%s: %v: %s", m[1], err, out)
+		}
+		if source := read(t, "compat/"+name+"/doc.go"); !strings.Contains(source, strings.Trim(m[1], "\t\"")) {
+			t.Errorf("compat/%s does not take the place of %s", name, m[1])
+		}
+	}
+	if len(diffs) != len(uses) {
+		t.Errorf("PORTING.md has %d diffs, want %d", len(diffs), len(uses))
+	}
+}
