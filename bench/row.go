@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Row is one result. A pointer is nil where there is no such value: no baseline, no goal.
+// Row is one result. A value is null if there is none: no baseline, no goal.
 type Row struct {
-	Suite    string   `json:"suite"`
-	Case     string   `json:"case"`
-	Metric   string   `json:"metric"`
-	Value    float64  `json:"value"`
-	Unit     string   `json:"unit"`
-	Baseline *float64 `json:"baseline"` // same unit, measured in the same run
-	Ratio    *float64 `json:"ratio"`    // value / baseline
-	Goal     *float64 `json:"goal"`     // for the ratio, or the value where there is no baseline
-	Met      *bool    `json:"met"`      // null where no goal is set
-	Runs     int      `json:"runs"`
-	Spread   float64  `json:"spread"`        // (largest - smallest) / median of the value
-	Min      *float64 `json:"min,omitempty"` // of the runs, where there are several
-	Max      *float64 `json:"max,omitempty"`
-	Skipped  string   `json:"skipped,omitempty"` // why the case cannot run here
+	Suite    string   `json:"suite"`             // name of the suite
+	Case     string   `json:"case"`              // the measured operation
+	Metric   string   `json:"metric"`            // the measured quantity
+	Value    float64  `json:"value"`             // median of the runs, in the unit
+	Unit     string   `json:"unit"`              // unit of value, baseline, min and max
+	Baseline *float64 `json:"baseline"`          // same unit, measured in the same run
+	Ratio    *float64 `json:"ratio"`             // value / baseline
+	Goal     *float64 `json:"goal"`              // for the ratio, or for the value without a baseline
+	Met      *bool    `json:"met"`               // null if no goal is set
+	Runs     int      `json:"runs"`              // number of measurements
+	Spread   float64  `json:"spread"`            // (largest - smallest) / median of the value
+	Min      *float64 `json:"min,omitempty"`     // least of several runs
+	Max      *float64 `json:"max,omitempty"`     // largest of several runs
+	Skipped  string   `json:"skipped,omitempty"` // reason why the case cannot run here
 
 	noise float64 // of the baselines
 }

@@ -20,13 +20,13 @@ func TestSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	each(newRoot(), func(c *cobra.Command) {
-		if c.DisableFlagParsing { // of another program
-			return
-		}
 		name := c.Name() + ".json"
 		names[name] = true
 		if !strings.Contains(string(page), "("+name+")") {
 			t.Errorf("docs/schemas/README.md does not link %s", name)
+		}
+		if c.DisableFlagParsing { // holdfast-bench, which compares its own
+			return
 		}
 		f, ok := c.Flags().Lookup("json").Value.(*cli.JSONFlag)
 		if !ok {

@@ -23,16 +23,16 @@ const module = "github.com/holdfast-hpc/holdfast"
 // began is the working directory in which the test began: that of its package.
 var began, _ = os.Getwd()
 
-// root returns the directory of the module.
+// root returns the directory of the repository, which has two modules.
 func root() string {
 	dir := began
 	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "docs", "schemas")); err == nil {
 			return dir
 		}
 		dir = filepath.Dir(dir)
 	}
-	panic("no go.mod above " + began)
+	panic("no docs/schemas above " + began)
 }
 
 // Dir returns the directory of the schemas.
@@ -177,10 +177,10 @@ func (m *maker) record(t reflect.Type) object {
 		s := m.of(of)
 		if !optional { // a nil value is written as null
 			required = append(required, tag)
-			switch of.Kind() {
-			case reflect.Slice, reflect.Map:
-				s["type"] = []string{s["type"].(string), "null"}
-			case reflect.Pointer, reflect.Interface:
+			switch simple, _ := s["type"].(string); {
+			case of.Kind() == reflect.Slice || of.Kind() == reflect.Map || of.Kind() == reflect.Pointer && simple != "":
+				s["type"] = []string{simple, "null"}
+			case of.Kind() == reflect.Pointer || of.Kind() == reflect.Interface:
 				m.fail("%s may be null: give it omitempty", name)
 			}
 		}

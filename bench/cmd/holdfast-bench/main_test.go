@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/test/pocl"
+	"github.com/holdfast-hpc/holdfast/test/schema"
 )
 
 // TestMain lets the test binary be a worker of the suites.
@@ -45,6 +47,11 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = Run(t.Context(), args, &out, &errs)
+	if slices.Contains(args, "--json") {
+		if err := schema.Check("bench", out.String()); err != nil {
+			t.Error(err)
+		}
+	}
 	return code, out.String(), errs.String()
 }
 
