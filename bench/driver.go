@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Library returns the directory of a library that make build or make install makes, where the user says, otherwise
-// where it belongs beside this executable. It is an error if the file is not there.
+// Library returns the directory of a library that make build or make install makes: the user's, otherwise its usual
+// place next to this executable. It is an error if the file is not there.
 func Library(dir, file string) (string, error) {
 	if dir == "" {
 		self, err := os.Executable()

@@ -294,9 +294,9 @@ func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 	return sh.Verify(ctx)
 }
 
-// Newest returns this rank's saved state in the epoch that Restore will restore unless it is damaged, or that of a rank
-// in its place if another number of ranks wrote the epoch. Without an epoch it returns the zero Epoch. It is called
-// before Restore, and waits until all ranks have called it or Restore.
+// Newest returns this rank's saved state in the epoch that Restore will restore unless it is damaged. If another number
+// of ranks wrote the epoch, it returns the state of a rank in its place. Without an epoch it returns the zero Epoch. It
+// is called before Restore, and waits until all ranks have called it or Restore.
 func (c *Proxy) Newest(ctx context.Context) (SavedEpoch, error) {
 	list, err := c.choose(ctx)
 	if err != nil || len(list) == 0 {

@@ -36,7 +36,7 @@ import (
 // captures. If Options.MaxPool leaves no room for that, Restore verifies all bytes first and reads them after the vote.
 //
 // ctx bounds reading, not the wait for other ranks: if it ends on one rank, Restore fails on all. Errors are the same
-// on all ranks. *NoCommonEpochError: checkpoints exist, but none that all ranks have. *LostEpochsError: there were
+// on all ranks. *NoCommonEpochError: checkpoints exist, but the ranks have none in common. *LostEpochsError: there were
 // checkpoints, and none is found. *SkippedEpochsError: all were left out. An error that names an array: the ranks'
 // declarations contradict each other. *RestoreError, with the reasons: all checkpoints failed to load, or a device was
 // lost, or the newest does not hold the protected state of this program. In the last case no older one is tried, since

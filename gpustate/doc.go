@@ -95,7 +95,8 @@
 //
 // Collectives of such a library (NCCL) make a device wait for other ranks' devices. Let the ranks meet in a collective
 // of MPI before each, as examples/allreduce does. Without it one rank may stand at a Point while another waits for it
-// where no checkpoint can be taken. Communicators and plans are made again when Foreign.Generation has changed.
+// outside of MPI, so that no checkpoint can be taken. Communicators and plans are made again when Foreign.Generation
+// has changed.
 //
 // # Concurrency
 //

@@ -14,8 +14,8 @@ import (
 
 // DefaultWindow is the window of queues that do not choose one. Programs of long kernels notice no window; one of
 // kernels of 4 us on an H200 notices those of 20 and below. See docs/PERFORMANCE.md. While commands are complete within
-// a few milliseconds, an in-order queue with this window may have up to 256 in flight, since following them takes as
-// long as a launch or two each time.
+// a few milliseconds, an in-order queue with this window may have up to 256 in flight. To follow them takes as long as
+// a launch or two each time.
 const DefaultWindow = 50
 
 // tracker follows the commands of a queue until they are known to be complete. Its

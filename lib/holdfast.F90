@@ -97,9 +97,9 @@ module holdfast
     end function
   end interface
 
-  ! Makes a variable part of every checkpoint under name, of 1 to 200 bytes: a scalar or an array of any rank, of type
-  ! integer or logical of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, or default character. A section of
-  ! an array must be contiguous. Local. Copies nothing: costs one exchange with the node daemon.
+  ! Makes a variable part of every checkpoint under name, of 1 to 200 bytes: a scalar or an array of any rank. Its type
+  ! is integer or logical of 1, 2, 4 or 8 bytes, real or complex of 4 or 8 bytes each, or default character. A section
+  ! of an array must be contiguous. Local. Copies nothing: costs one exchange with the node daemon.
   !
   !     call hf_protect(name, variable, ierr, errmsg)
   !     call hf_protect(name, address, count, type, ierr, errmsg)

@@ -322,9 +322,8 @@ int hf_test(const char *level);
 int hf_stop_asked(void);
 
 /* Waits until all ranks are here and the last checkpoint is at all levels, and frees everything. Collective. A
- * checkpoint that is asked for after the last point is not taken, because a start from there would do one step too
- * many; its request reports that the program has ended. A process that exits without hf_finalize ends the job as a
- * crash. */
+ * checkpoint that is asked for after the last point is not taken: a start from there would do one step too many. Its
+ * request reports that the program has ended. A process that exits without hf_finalize ends the job as a crash. */
 int hf_finalize(void);
 
 /* Copies bytes to host memory from memory of the host or of a device, after all work of the device is complete. Local,

@@ -320,7 +320,7 @@ public:
 	// After a call to hf_init of one's own; see holdfast::open.
 	explicit session(detail::result r) { check(r.code); }
 
-	// hf_init with allgather(void *all, const void *mine, std::size_t bytes), which gathers the bytes at mine of every
+	// hf_init with allgather(void *all, const void *mine, std::size_t bytes). It gathers the bytes at mine of every
 	// rank into all, in order of rank, and returns 0, or any other number if it failed.
 	template <class Allgather>
 	session(int rank, int size, Allgather &&allgather) : session(detail::result{ init(rank, size, allgather) }) {}

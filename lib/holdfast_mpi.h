@@ -47,9 +47,9 @@ static inline int hf_init_mpi(MPI_Comm comm) {
  * was started. A send, and a receive whose message had arrived, is complete, and the first wait returns at once. A
  * request of a communicator that the program makes after hf_restore is made again then.
  *
- * At the point the buffer must be part of one protected array, on the host or a device, and of a type of basic types,
- * derived in any way; otherwise the checkpoint fails and names the request. If two receives can get the same message
- * and the second is protected, protect the first too. */
+ * At the point the buffer must be part of one protected array, on the host or a device. Its type is made of basic
+ * types, derived in any way. Otherwise the checkpoint fails and names the request. If two receives can get the same
+ * message and the second is protected, protect the first too. */
 static inline int hf_protect_request(const char *name, MPI_Request *request) {
 	return hf_protect_handle(name, request, 0);
 }

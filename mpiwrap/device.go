@@ -57,10 +57,10 @@ type DeviceRange interface {
 //
 // A send reads the results of all commands that the queue of its range got before the call. It has issued all reads
 // when it returns: later commands may overwrite the memory. It copies to host memory first, and is complete as Send is:
-// some lengths wait for the receiver. SendDevice, SsendDevice and SendrecvDevice hand MPI the device memory itself
-// where that is possible and the receiver is there, see DeviceMessages. A receive that is complete is seen by whatever
-// is enqueued afterwards, on any queue; until then the memory belongs to the library, and captures and moves of the
-// device see all of a message or nothing. A Test returns also while a large message is still coming.
+// some lengths wait for the receiver. SendDevice, SsendDevice and SendrecvDevice hand MPI the device memory itself if
+// possible and if the receiver is there, see DeviceMessages. A receive that is complete is seen by whatever is enqueued
+// afterwards, on any queue; until then the memory belongs to the library, and captures and moves of the device see all
+// of a message or nothing. A Test returns also while a large message is still coming.
 //
 // A buffer that is released, or a device that is closed, while a receive is pending makes its Wait fail with that
 // error; the message is lost. Issued reads of a send still take place. The queue may be released while a receive is

@@ -79,9 +79,9 @@ var process struct {
 // is collective over all ranks. It restores signal handlers that the library
 // replaces, so that USR1, USR2 and TERM still reach the program.
 //
-// Errors: ErrNoLibrary, a library that does not belong to the launcher (several ranks were started and each is alone in
-// its world), ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, or an error of MPI. If a linked C library
-// has initialised MPI, Init uses it, and Finalize does not end it.
+// Errors: ErrNoLibrary, ErrInitialized, a HOLDFAST_GPU_AWARE that is not understood, an error of MPI, or a library that
+// does not belong to the launcher: several ranks were started and each is alone in its world. If a linked C library has
+// initialised MPI, Init uses it, and Finalize does not end it.
 //
 // Messages of linked C or Fortran code are neither counted nor drained: call Point only
 // while no rank is inside such code and none of its messages is in flight. Init warns

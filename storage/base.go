@@ -161,8 +161,8 @@ type adopted struct {
 // It is adopted at the level from which it was read, under two conditions: it lies in this rank's own directory there,
 // and each of its chunks was read from there and found right. So an epoch from another node, another level, memory or
 // another number of ranks is not adopted. Nor is one with a damaged chunk, even if another place had a good copy.
-// Nothing is adopted at a level that ranks share, nor with copies of shards on other ranks. Nor with parity, since
-// nobody knows then whether the epoch has its rows.
+// Nothing is adopted at a level that ranks share, nor with copies of shards on other ranks. Nor with parity, since the
+// epoch may then lack its rows.
 //
 // Prune keeps the epoch until a later one is committed at the level, which keeps the epochs that it refers to. If it
 // has gone nevertheless, the next shard is written whole.

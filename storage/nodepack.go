@@ -26,7 +26,7 @@ import (
 //     the work from the committed shards.
 //  4. Each rank closes its Part.
 //
-// The flusher makes the pack and hands it to the others over a Unix socket (see Lead), so the metadata server hears of
+// The flusher makes the pack and hands it to the others over a Unix socket (see Lead), so the metadata server knows of
 // each pack once and not from every rank. It has its final name from the start: the manifest commits its contents. If a
 // rank cannot be handed a file, each opens the pack by its name, which is a temporary one until it is sealed, so that
 // none of them writes to the leftovers of an earlier attempt. If a file can only have one writer, as in an object

@@ -1,7 +1,6 @@
-// Package cl takes the place of github.com/jgillich/go-opencl/cl: programs
-// written against that package compile against this one after a change of the
-// import line, and their OpenCL objects are recorded by gpustate, so that they
-// can be captured, restored and migrated.
+// Package cl takes the place of github.com/jgillich/go-opencl/cl: programs written against that package compile against
+// this one after a change of the import line. gpustate records their OpenCL objects, so that they can be captured,
+// restored and migrated.
 //
 // Context.State is the *gpustate.Device behind a context: give it to the
 // checkpointer. Objects have no names in this API; they are identified by the

@@ -23,9 +23,9 @@ import (
 // run is a name that all nodes of this salvage share and no run of the job has:
 // the global directory serves it alone. At most jobs shards are copied at once; 0 means
 // 4. It works on at most the two newest epochs after the newest at to, the newest
-// first. The result is the newest epoch that is now committed at to and to which this call has contributed; 0 if there
-// was nothing to do or shards are still missing. Shards of an incomplete epoch are garbage to the next run of the job,
-// or the start of its flush.
+// first. The result is the newest epoch that is now committed at to and to which this call has contributed. It is 0 if
+// there was nothing to do or shards are still missing. Shards of an incomplete epoch are garbage to the next run of the
+// job, or the start of its flush.
 func Salvage(ctx context.Context, run string, from []string, to string, jobs int) (done Epoch, err error) {
 	if run == "" {
 		return 0, &level.OptionError{Field: "Run", Reason: "is empty: give the salvage a name, the same on all nodes"}

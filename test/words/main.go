@@ -1,6 +1,7 @@
 // Words looks for turns of phrase that a native reader has to read twice, in pages and in comments of Go, C, C++,
-// Fortran and Python. In pages a sentence may also have 30 words at most. known.txt lists the files that still have
-// some: a page may not get more, and comments are checked in files that it does not list. The list only shrinks.
+// Fortran and Python. A sentence has at most 30 words in pages, manual pages, help texts, public headers and the godoc
+// of exported names. known.txt lists the files that still have findings: a page may not get more, and comments are
+// checked in files that it does not list. The list only shrinks.
 //
 //	words          names each finding with its remedy in files that have more than known.txt allows
 //	words -all     names each finding in all files
@@ -87,7 +88,7 @@ const knownFile = "test/words/known.txt"
 func run(files []string, all, count, update bool) error {
 	if len(files) == 0 {
 		out, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "*.md", "*.go", "lib/*.[ch]",
-			"lib/*.[ch]pp", "lib/*.F90", "*.py").Output()
+			"lib/*.[ch]pp", "lib/*.F90", "*.py", "man/*.3", "*/help/*.txt").Output()
 		if err != nil {
 			return fmt.Errorf("list the files: %w", err)
 		}
@@ -140,6 +141,8 @@ func look(file string, b []byte) (out []finding) {
 	pieces := comments(file, string(b))
 	if page {
 		pieces = sentences(string(b))
+	} else {
+		out = long(file, string(b))
 	}
 	for _, p := range pieces {
 		for _, of := range patterns {
@@ -150,8 +153,68 @@ func look(file string, b []byte) (out []finding) {
 				out = append(out, finding{file, p.line, of, strings.TrimSpace(m)})
 			}
 		}
-		if n := len(strings.Fields(p.text)); page && n > mostWords {
-			out = append(out, finding{file, p.line, longSentence, fmt.Sprintf("%.40s... has %d words", p.text, n)})
+		if page {
+			out = append(out, tooLong(file, p)...)
+		}
+	}
+	return out
+}
+
+func tooLong(file string, p piece) []finding {
+	n := len(strings.Fields(p.text))
+	if n <= mostWords {
+		return nil
+	}
+	return []finding{{file, p.line, longSentence, fmt.Sprintf("%.40s... has %d words", p.text, n)}}
+}
+
+var (
+	public   = regexp.MustCompile(`^(coordinated|gpustate|mpiwrap|slurm|storage|compat)/(.*/)?[^/]*\.go$`)
+	apart    = regexp.MustCompile(`/internal/|_test\.go$|test/|/gpubench/|/scale/`)
+	exported = regexp.MustCompile(
+		`^(func (\(\w+ \*?[A-Z]\w*(\[.*\])?\) )?[A-Z]|type [A-Z]|\t[A-Z]\w*[ ,(]|package|const|var)`)
+	header  = regexp.MustCompile(`^lib/[^/]*\.(h|hpp|F90)$`)
+	begins  = regexp.MustCompile(`^\s*(// ?|/\*\*? ?| \* ?|! ?)`)
+	example = regexp.MustCompile(`(?ms)^\.Bd .*?^\.Ed$`)
+	macro   = regexp.MustCompile(`^\.(Pp|It|Sh|Ss|Bl|El|D1|Dl|Nd|Ft|Fn \w+ "|In)`)
+	inline  = regexp.MustCompile(`(?m)^\.[A-Z][a-z] `)
+)
+
+// long finds the sentences of a manual page, a help text, a public header, or the godoc of exported names that have too
+// many words. A list of exit codes has semicolons between its sentences.
+func long(file, source string) (out []finding) {
+	lines := strings.Split(source, "\n")
+	add := func(first int, text string) {
+		for _, p := range sentences(text) {
+			p.line += first
+			out = append(out, tooLong(file, p)...)
+		}
+	}
+	switch {
+	case strings.HasSuffix(file, ".txt"):
+		add(0, strings.NewReplacer(";", ".", "\n  ", "\n\n    ").Replace(source))
+	case strings.HasSuffix(file, ".3"):
+		lines = strings.Split(example.ReplaceAllStringFunc(source, func(s string) string {
+			return strings.Repeat("\n", strings.Count(s, "\n"))
+		}), "\n")
+		for i, line := range lines {
+			if macro.MatchString(line) {
+				lines[i] = ""
+			}
+		}
+		add(0, inline.ReplaceAllString(strings.Join(lines, "\n"), ""))
+	case header.MatchString(file), public.MatchString(file) && !apart.MatchString(file):
+		for i := 0; i < len(lines); i++ {
+			first, text := i, ""
+			for within := false; i < len(lines) && (within || begins.MatchString(lines[i])); i++ {
+				within = within || strings.HasPrefix(strings.TrimSpace(lines[i]), "/*")
+				within = within && !strings.Contains(lines[i], "*/")
+				line := strings.TrimSuffix(begins.ReplaceAllString(lines[i], ""), "*/")
+				text += strings.ReplaceAll(line, "\t", "    ") + "\n"
+			}
+			if text != "" && (header.MatchString(file) || i < len(lines) && exported.MatchString(lines[i])) {
+				add(first, text)
+			}
 		}
 	}
 	return out

@@ -65,6 +65,29 @@ func TestComments(t *testing.T) {
 	}
 }
 
+// TestLong: a sentence of godoc, of a header, a manual page or a help text has 30 words at most.
+func TestLong(t *testing.T) {
+	text := strings.Repeat("word ", mostWords) + "and more."
+	for file, source := range map[string]string{
+		"storage/x.go":     "package storage\n\n// Put writes.\n//\n// " + text + "\nfunc Put() {}\n",
+		"lib/holdfast.h":   "int a;\n\n/* A call.\n *\n * " + text + " */\nint b;\n",
+		"man/hf_init.3":    ".Sh NAME\n.Pp\n.Fn hf_init\ncalls.\n" + text + "\n",
+		"cmd/help/run.txt": "run starts.\n\n\n\n" + text + "\n",
+	} {
+		if found := look(file, []byte(source)); len(found) != 1 || found[0].of.kind != longSentence.kind {
+			t.Errorf("%s: found %v", file, found)
+		}
+	}
+	for file, source := range map[string]string{
+		"storage/x.go":     "package storage\n\n// put is not exported. " + text + "\nfunc put() {}\n",
+		"cmd/help/run.txt": "Exit codes: 0 " + strings.Repeat("word ", 20) + "; 1 " + strings.Repeat("word ", 20) + ".\n",
+	} {
+		if found := look(file, []byte(source)); len(found) != 0 {
+			t.Errorf("%s: found %v", file, found)
+		}
+	}
+}
+
 // TestKnown: a file may keep what known.txt allows, and gets no more.
 func TestKnown(t *testing.T) {
 	t.Chdir(t.TempDir())
