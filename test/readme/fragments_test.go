@@ -75,7 +75,8 @@ func TestFragments(t *testing.T) {
 // TestDiffs: the change of a line that PORTING.md shows is the one that a Go program for the other package needs.
 func TestDiffs(t *testing.T) {
 	uses := map[string]string{"mpi": "mpi.Init(); defer mpi.Finalize()", "cl": "_, _ = cl.GetPlatforms()"}
-	diffs := regexp.MustCompile("(?s)```diff\n-(.*?)\n\\+(.*?)\n```").FindAllStringSubmatch(read(t, "docs/PORTING.md"), -1)
+	diff := regexp.MustCompile("(?s)```diff\n-(.*?)\n\\+(.*?)\n```")
+	diffs := diff.FindAllStringSubmatch(read(t, "docs/PORTING.md"), -1)
 	for _, m := range diffs {
 		name := strings.Trim(filepath.Base(m[1]), `"`)
 		before := "package main\n\nimport (\n" + m[1] + "\n)\n\nfunc main() { " + uses[name] + " }\n"

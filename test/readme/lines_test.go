@@ -120,6 +120,10 @@ func linesRun(t *testing.T, bin string) {
 				if !strings.Contains(read(t, file), "func "+test+"(") {
 					t.Errorf("%s: %q: there is no test %s", name, line, by)
 				}
+			default:
+				if missing := unknownNames(t, line); len(missing) > 0 {
+					t.Errorf("%s: %q: there is no %q", name, line, missing)
+				}
 			}
 		}
 	}
@@ -130,6 +134,61 @@ func linesRun(t *testing.T, bin string) {
 	if _, err := site.run("holdfast verify /lustre/me/nothing"); err == nil || way("rm -rf /lustre") != "" {
 		t.Error("a line that fails and a line of no test pass")
 	}
+	for line, n := range map[string]int{"go test ./slurm -run 'TestNone|TestTemporary' -timeout 1m": 1,
+		"holdfast bench gpu --gib 4 --colour red": 1, "make demon": 1, "sh scripts/criu.sh /tmp": 0} {
+		if missing := unknownNames(t, line); len(missing) != n {
+			t.Errorf("%s: found %q", line, missing)
+		}
+	}
+}
+
+// unknownNames reports the tests, flags, targets and scripts that a line names and the repository lacks: a line that no
+// test runs has at least these.
+func unknownNames(t *testing.T, line string) (missing []string) {
+	in := func(names []string, pattern, form string) {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(files) == 0 {
+			missing = append(missing, pattern)
+			return
+		}
+		var all strings.Builder
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+		for _, name := range names {
+			if !regexp.MustCompile(fmt.Sprintf(form, name)).MatchString(all.String()) {
+				missing = append(missing, name)
+			}
+		}
+	}
+	words := strings.Fields(strings.ReplaceAll(line, "'", ""))
+	switch {
+	case words[0] == "go":
+		folder := map[bool]string{true: "bench/"}[words[1] == "-C"]
+		for i, w := range words {
+			switch {
+			case strings.HasPrefix(w, "./"):
+				folder += w[2:]
+			case (w == "-run" || w == "-bench") && words[i+1] != "^$":
+				in(strings.Split(words[i+1], "|"), folder+"/*_test.go", `(?m)^func (Test|Benchmark)?\w*%s`)
+			}
+		}
+	case words[0] == "make":
+		in(words[1:], "Makefile", `(?m)^%s:`)
+	case words[0] == "sh":
+		in(nil, words[1], "")
+	case strings.HasPrefix(line, "holdfast bench"):
+		for _, w := range words {
+			if name, ok := strings.CutPrefix(w, "--"); ok {
+				in([]string{name}, "bench/cmd/holdfast-bench/*.go", `"%s"`)
+			}
+		}
+	}
+	return missing
 }
 
 // A site has the checkpoints of a job of three nodes at the places that the pages name.
