@@ -14,7 +14,7 @@
 
 enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8, SPREAD = 6, SHAPES = 6, STEPS = 100 };
 enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE };
-enum { START = FREE + 1, END, FENCE, WRITE_ROW, WAIT_ROW, READ_ROW, CHECK_ROW };
+enum { START = FREE + 1, END, FENCE, END_FENCE, WRITE_ROW, WAIT_ROW, READ_ROW, CHECK_ROW };
 enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SEND_KINDS };
 enum { RECV, IRECV, PROBE, MPROBE, RECV_INIT, POLL, WAITANY, RECV_KINDS };
 
@@ -131,6 +131,20 @@ static void plan(int steps) {
 			x->sent = x->posted = MPI_REQUEST_NULL;
 			messages++;
 		}
+	}
+}
+
+/* point is one at which a checkpoint that was asked for may be taken, unless an epoch of a window is open. */
+static void point(int in_epoch) {
+	const int code = hf_point();
+	if (code == HF_STOP && in_epoch) {
+		fail("a checkpoint in an epoch", 0);
+	}
+	if (code == HF_STOP) {
+		raise(SIGKILL);
+	}
+	if (code < 0) {
+		fail("hf_point", 0);
 	}
 }
 
@@ -571,13 +585,7 @@ void random_step(int step, void (*before)(void)) {
 		before();
 		state = seed * 77 + (uint64_t)(rank * 100000 + pc) * 0x9e3779b97f4a7c15u + 1;
 		if (below(3) == 0) {
-			const int code = hf_point();
-			if (code == HF_STOP) {
-				raise(SIGKILL);
-			}
-			if (code < 0) {
-				fail("hf_point", 0);
-			}
+			point(ops[pc].what == END_FENCE);
 		}
 		run(&ops[pc]);
 	}

@@ -141,6 +141,9 @@ static void locked(const struct task *x, const MPI_Win w) {
 	double back[200 + 1];
 	MPI_Win_lock(x->how == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, x->target, 0, w);
 	MPI_Put(x->out, x->count, MPI_DOUBLE, x->target, x->first, x->count, MPI_DOUBLE, w);
+	if (x->how == 1) {
+		point(1);
+	}
 	if (x->how == 2) {
 		MPI_Win_flush(x->target, w);
 		MPI_Get(back, x->count, MPI_DOUBLE, x->target, x->first, x->count, MPI_DOUBLE, w);
@@ -208,19 +211,24 @@ static void end_task(struct task *x) {
 
 /* A fence after the other: each rank gets from its right what it has put there by the one before. */
 enum { EVERY_FENCE = 5 };
+static double fenced[3];
 static void fence(int s) {
 	const MPI_Win w = windows[OF_FENCES];
-	const int right = (rank + 1) % size, left = (rank + size - 1) % size;
-	double mine = task_value(s, rank), one = 1, back = 0;
+	const int right = (rank + 1) % size;
+	fenced[0] = task_value(s, rank);
+	fenced[1] = 1;
 	MPI_Win_fence(MPI_MODE_NOPRECEDE, w);
-	MPI_Put(&mine, 1, MPI_DOUBLE, right, COUNTERS + s, 1, MPI_DOUBLE, w);
-	MPI_Accumulate(&one, 1, MPI_DOUBLE, 0, 0, 1, MPI_DOUBLE, MPI_SUM, w);
+	MPI_Put(&fenced[0], 1, MPI_DOUBLE, right, COUNTERS + s, 1, MPI_DOUBLE, w);
+	MPI_Accumulate(&fenced[1], 1, MPI_DOUBLE, 0, 0, 1, MPI_DOUBLE, MPI_SUM, w);
 	if (s >= EVERY_FENCE) {
-		MPI_Get(&back, 1, MPI_DOUBLE, right, COUNTERS + s - EVERY_FENCE, 1, MPI_DOUBLE, w);
+		MPI_Get(&fenced[2], 1, MPI_DOUBLE, right, COUNTERS + s - EVERY_FENCE, 1, MPI_DOUBLE, w);
 	}
-	MPI_Win_fence(MPI_MODE_NOSUCCEED, w);
-	if (cells[OF_FENCES][COUNTERS + s] != task_value(s, left) ||
-		(s >= EVERY_FENCE && back != task_value(s - EVERY_FENCE, rank))) {
+}
+
+static void end_fence(int s) {
+	MPI_Win_fence(MPI_MODE_NOSUCCEED, windows[OF_FENCES]);
+	if (cells[OF_FENCES][COUNTERS + s] != task_value(s, (rank + size - 1) % size) ||
+		(s >= EVERY_FENCE && fenced[2] != task_value(s - EVERY_FENCE, rank))) {
 		fail("a fence", s);
 	}
 }
@@ -279,6 +287,7 @@ static void list_ends(int s, int steps) {
 	}
 	if (s % EVERY_FENCE == EVERY_FENCE - 1) {
 		add(FENCE, s);
+		add(END_FENCE, s);
 	}
 	if (s % 4 == 1 && s < steps) {
 		add(WRITE_ROW, s);
@@ -315,6 +324,9 @@ static void run_beside(const struct operation *o) {
 		break;
 	case FENCE:
 		fence(o->k);
+		break;
+	case END_FENCE:
+		end_fence(o->k);
 		break;
 	case WRITE_ROW:
 		write_row(o->k);
