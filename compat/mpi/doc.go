@@ -9,8 +9,8 @@
 //   - A rank that NewComm does not list gets Size 0 and ErrNotMember from every call (empi crashed inside MPI).
 //   - dest and orig may be the same slice; in ReduceXX dest may be nil on other ranks. An empty slice is a message of
 //     length 0 (empi panicked). A wrong length in a reduction is an error (empi's default build left dest as it was and
-//     returned nil). So are a short dest of a gather (empi overran it), a short orig of a scatter, and a message that is
-//     longer than vals.
+//     returned nil). So are a short dest of a gather (empi overran it), a short orig of a scatter, and a message that
+//     is longer than vals.
 //   - An operator that is not defined for the type is an error. I8 reductions compare and add signed bytes.
 //   - Error(code, text) and Op.ToC are missing: they use C types. Errors are *mpiwrap.Error.
 //   - World, Use and Comm.Wrapped are new: the mpiwrap communicator, for a checkpointer and other calls.

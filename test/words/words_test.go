@@ -80,7 +80,7 @@ func TestLong(t *testing.T) {
 	}
 	for file, source := range map[string]string{
 		"storage/x.go":     "package storage\n\n// put is not exported. " + text + "\nfunc put() {}\n",
-		"cmd/help/run.txt": "Exit codes: 0 " + strings.Repeat("word ", 20) + "; 1 " + strings.Repeat("word ", 20) + ".\n",
+		"cmd/help/run.txt": "Exit codes: 0" + strings.Repeat(" word", 20) + "; 1" + strings.Repeat(" word", 20) + ".\n",
 	} {
 		if found := look(file, []byte(source)); len(found) != 0 {
 			t.Errorf("%s: found %v", file, found)
