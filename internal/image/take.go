@@ -45,6 +45,15 @@ type Taken struct {
 // work is the folder in a directory of images in which CRIU writes. Leftovers of a killed command are removed.
 const work = "criu.part"
 
+// jobPrefix begins the names of jobs whose epochs are images.
+const jobPrefix = "image of "
+
+// JobOf names the job whose epochs are images of a program.
+func JobOf(program string) string { return jobPrefix + program }
+
+// IsJob reports whether the epochs of a job are images.
+func IsJob(job string) bool { return strings.HasPrefix(job, jobPrefix) }
+
 // Take takes an image of a process, and commits it. After an error, and without Kill, the program goes on.
 func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if children := pause.Children(pid); len(children) > 0 {
@@ -65,7 +74,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if err != nil {
 		return t, err
 	}
-	store, err := storage.Open(ctx, storage.Options{Job: "image of " + t.Program, Size: 1, Node: host,
+	store, err := storage.Open(ctx, storage.Options{Job: JobOf(t.Program), Size: 1, Node: host,
 		Run: fmt.Sprintf("%x", run), Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: o.Dir, Create: true,
 			Keep: o.Keep}}})
 	if err != nil {

@@ -51,7 +51,7 @@ func (a *account) open(ctx context.Context) error {
 	}
 	began := time.Now()
 	a.log, err = events.Create(ctx, events.Options{Dir: dir, Begun: began,
-		Header: events.Header{Job: "image of " + a.name, Run: number, Size: 1, Node: a.host, PID: os.Getpid(),
+		Header: events.Header{Job: image.JobOf(a.name), Run: number, Size: 1, Node: a.host, PID: os.Getpid(),
 			AliveNS: int64(aliveEvery), Levels: []string{storage.LevelGlobal}, Program: a.name}})
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (a *account) taken(t image.Taken, began time.Time, final bool, err error) {
 func (a *account) status() *job.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := &job.Status{Job: "image of " + a.name, Ranks: 1, Nodes: []string{a.host}, Points: uint64(len(a.epochs)),
+	s := &job.Status{Job: image.JobOf(a.name), Ranks: 1, Nodes: []string{a.host}, Points: uint64(len(a.epochs)),
 		Epochs: slices.Clone(a.epochs), Levels: []string{storage.LevelGlobal}, Seconds: time.Since(a.began).Seconds(),
 		Timing: a.timing, Failing: a.failing}
 	if !a.due.IsZero() {

@@ -72,7 +72,7 @@ func (r *run) startImages(ctx context.Context) (m *images, stop func(), err erro
 	m.tell = account{dir: m.opt.Dir, name: filepath.Base(r.opt.Command[0]), host: host, timing: r.prog.Timing(),
 		began: time.Now()}
 	stop, err = observe.Serve(ctx, m.opt.Dir, cmp.Or(r.opt.Interface, r.prog.Interface), slog.Default(),
-		observe.Answers{Job: "image of " + m.tell.name, Status: m.tell.status, Ranks: m.tell.ranks, Request: m.request})
+		observe.Answers{Job: image.JobOf(m.tell.name), Status: m.tell.status, Ranks: m.tell.ranks, Request: m.request})
 	return m, stop, err
 }
 

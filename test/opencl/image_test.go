@@ -254,6 +254,9 @@ func TestImageRefusals(t *testing.T) {
 	if out, err := l.try("verify", p.dir); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out, err := l.try("ls", p.dir); err != nil || !strings.Contains(out, "no: image") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	what := fmt.Sprintf("Epoch 1 is an image of process %d (held) of user ", p.pid)
 	if out, err := l.try("show", p.dir); err != nil || !strings.Contains(out, what) {
 		t.Errorf("%v, want %q\n%s", err, what, out)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
+	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -104,6 +105,9 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 			c := e.Counts()
 			any := c.Any()
 			r.AnyCount, r.WhyNot = &any, c.Short()
+			if image.IsJob(e.Dir.Job) {
+				r.WhyNot = "image"
+			}
 		}
 		if e.Pin != nil {
 			r.Kept, r.Name = true, e.Pin.Name
