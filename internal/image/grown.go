@@ -52,7 +52,7 @@ func lengthen(path string, files []file) error {
 	if b, err = lengthened(b, grown); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b, 0o600)
+	return errors.Join(os.Remove(path), os.WriteFile(path, b, 0o600)) // it may be a link
 }
 
 // Fields of CRIU's messages.

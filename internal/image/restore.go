@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,7 +135,8 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		return p, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	r, err := unpack(ctx, v, e, dir)
+	r, files, err := unpack(ctx, v, e, dir)
+	defer func() { closeAll(slices.Collect(maps.Values(files))) }()
 	if err != nil {
 		return p, &damagedError{e, err}
 	}
@@ -147,7 +148,7 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	if err := r.allowed(o.Truncate || o.Append); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
-	p.Guard, err = r.start(o, dir)
+	p.Guard, err = r.start(o, dir, files)
 	return p, err
 }
 
@@ -211,34 +212,39 @@ func folder() (dir string, remove func() error, err error) {
 	}
 }
 
-// unpack reads an image: CRIU's files and the others go into a folder.
-func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir string) (r *record, err error) {
+// unpack reads an image. The files, by sections, are in memory, or, if they are large, in a folder. CRIU finds its files
+// there by their names.
+func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir string) (r *record,
+	files map[string]*os.File, err error) {
 	sh, err := v.Fetch(ctx, e, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, sh.Close()) }()
 	sizes := map[string]int64{}
+	files = map[string]*os.File{}
 	for _, s := range sh.Sections() {
 		sizes[s.Name] = s.Size
 		if s.Name == recordSection {
 			if r, err = readRecord(ctx, sh, s.Size); err != nil {
-				return nil, err
+				return nil, files, err
 			}
 			continue
 		}
 		name := fileOf(s.Name)
 		if name == "" {
-			return nil, fmt.Errorf("it has a section %q, which no image has", s.Name)
+			return nil, files, fmt.Errorf("it has a section %q, which no image has", s.Name)
 		}
-		if err := extract(ctx, sh, s, filepath.Join(dir, name)); err != nil {
-			return nil, err
+		f, err := extract(ctx, sh, s, filepath.Join(dir, name))
+		if err != nil {
+			return nil, files, err
 		}
+		files[s.Name] = f
 	}
 	if r == nil {
-		return nil, errors.New("it is a checkpoint, and no image of a process")
+		return nil, files, errors.New("it is a checkpoint, and no image of a process")
 	}
-	return r, r.complete(sizes)
+	return r, files, r.complete(sizes)
 }
 
 // readRecord reads the record of an image.
@@ -301,23 +307,29 @@ func fileOf(section string) string {
 
 func areaFile(number string) string { return "area-" + number }
 
-func extract(ctx context.Context, sh *storage.Shard, s storage.SectionInfo, path string) (err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b := make([]byte, min(s.Size, 4<<20))
-	for at := int64(0); at < s.Size; at += int64(len(b)) {
-		b = b[:min(int64(len(b)), s.Size-at)]
-		if err := sh.ReadAt(ctx, s.Name, b, at); err != nil {
-			return err
+// extract reads a section into a file. It is in memory, with a link at the path, unless it would take much of that. An
+// area always is: it is to be shared.
+func extract(ctx context.Context, sh *storage.Shard, s storage.SectionInfo, path string) (f *os.File, err error) {
+	const share = 4
+	_, available := shm.Machine()
+	if s.Size <= available/share || strings.HasPrefix(s.Name, areaPrefix) {
+		if f, err = shm.Create("opencl", int(s.Size)); err == nil {
+			err = errors.Join(shm.Seal(f, unix.F_SEAL_SEAL),
+				os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), path))
 		}
-		if _, err := f.Write(b); err != nil {
-			return err
+	} else if f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		err = unix.Fallocate(int(f.Fd()), 0, 0, s.Size)
+	}
+	if err == nil && s.Size > 0 {
+		var b []byte
+		if b, err = unix.Mmap(int(f.Fd()), 0, int(s.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+			err = errors.Join(sh.ReadAt(ctx, s.Name, b, 0), unix.Munmap(b))
 		}
 	}
-	return nil
+	if err != nil && f != nil {
+		err = errors.Join(err, f.Close())
+	}
+	return f, err
 }
 
 // allowed returns the reason why the program cannot be started here, nil for none.
@@ -371,7 +383,7 @@ func newer(a, than string) bool {
 }
 
 // start has CRIU make the process, which is stopped at first, and the helper its objects.
-func (r *record) start(o RestoreOptions, dir string) (guard *child.Process, err error) {
+func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.File) (guard *child.Process, err error) {
 	var cut, grown []file
 	for _, f := range r.Files {
 		if o.Append || f.is(o.Own) {
@@ -431,17 +443,16 @@ func (r *record) start(o RestoreOptions, dir string) (guard *child.Process, err 
 		if m.Address != 0 {
 			areas = append(areas, own(m.open(r.PID, mapped)))
 		} else {
-			areas = append(areas, own(fill(filepath.Join(dir, areaFile(strconv.Itoa(i))), m.Bytes)))
+			areas = append(areas, sections[areaPrefix+strconv.Itoa(i)])
 		}
 	}
-	state := own(os.Open(filepath.Join(dir, stateSection)))
 	if err != nil {
 		return nil, err
 	}
 	if err := r.putAsked(programs[0], areas, helpers); err != nil {
 		return nil, err
 	}
-	files := []*os.File{helpers[0], state, ring}
+	files := []*os.File{helpers[0], sections[stateSection], ring}
 	for i, m := range r.Areas {
 		if !m.New {
 			files = append(files, areas[i])
@@ -492,22 +503,4 @@ func errorsOf(process int) (*os.File, error) {
 		return os.NewFile(uintptr(fd), "standard error"), nil
 	}
 	return os.OpenFile(os.DevNull, os.O_WRONLY, 0) // it has closed it
-}
-
-// fill makes shared memory of a file's bytes.
-func fill(path string, n int64) (*os.File, error) {
-	from, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer from.Close()
-	f, b, err := shm.New("holdfast opencl", int(n))
-	if err != nil {
-		return nil, err
-	}
-	_, err = io.ReadFull(from, b)
-	if err = errors.Join(err, shm.Free(b)); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }

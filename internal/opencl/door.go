@@ -130,7 +130,7 @@ func (s *Server) do(a Ask) (Answer, error) {
 	case a.Do == "resume" && !paused:
 		err = errors.New("it is not paused")
 	case a.Do == "pause" || a.Do == "image":
-		s.door.paused, err = s.hold(time.Duration(a.Wait * float64(time.Second)))
+		s.door.paused, err = s.hold(time.Duration(a.Wait*float64(time.Second)), a.Do == "pause")
 		s.door.since = time.Now()
 		if err == nil && a.Do == "pause" {
 			s.devices.close()

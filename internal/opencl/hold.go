@@ -177,14 +177,18 @@ func (s *Server) queues() (list []*queue) {
 
 // hold pauses the program: its commands are complete, or wait for a user event; its objects are in memory, besides on
 // the devices. After an error it goes on.
-func (s *Server) hold(wait time.Duration) (*kept, error) {
-	if err := s.quiet(wait); err != nil {
+func (s *Server) hold(wait time.Duration, sum bool) (*kept, error) {
+	k, err := newKept(s.contentBytes()) // while it runs
+	if err != nil {
 		return nil, err
 	}
-	k, err := s.keep()
-	if err != nil {
-		s.goOn()
-		return nil, err
+	if err = s.quiet(wait); err == nil {
+		if err = s.keep(k, sum); err != nil {
+			s.goOn()
+		}
+	}
+	if err = errors.Join(err, k.done()); err != nil {
+		return nil, errors.Join(err, k.file.Close())
 	}
 	return k, nil
 }

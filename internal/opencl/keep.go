@@ -23,6 +23,41 @@ import (
 type kept struct {
 	file     *os.File
 	contents int64
+	room     []byte // mapped memory of the file
+}
+
+// newKept makes memory for so many bytes of contents.
+func newKept(bytes int64) (k *kept, err error) {
+	fd, err := unix.MemfdCreate("holdfast opencl paused", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	k = &kept{file: os.NewFile(uintptr(fd), "state of an OpenCL program")}
+	if err := k.grow(bytes); err != nil {
+		return nil, errors.Join(err, k.file.Close())
+	}
+	return k, nil
+}
+
+// grow makes memory for so many bytes, unless there is enough.
+func (k *kept) grow(bytes int64) error {
+	if bytes <= int64(len(k.room)) {
+		return nil
+	}
+	err := errors.Join(k.done(), unix.Fallocate(int(k.file.Fd()), 0, 0, bytes))
+	if err != nil {
+		return fmt.Errorf("%d bytes of memory for its objects: %w", bytes, err)
+	}
+	k.room, err = unix.Mmap(int(k.file.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE)
+	return err
+}
+
+// done unmaps the memory. What it shows stays in the file.
+func (k *kept) done() error {
+	b := k.room
+	k.room = nil
+	return unmap(b)
 }
 
 // world describes it. Numbers are the library's.
@@ -42,7 +77,7 @@ type world struct {
 	Requests   []keptRequest
 	Released   []uint64 // objects that only commands need
 	Forgotten  []uint64 // events
-	Sum        uint32   // CRC-32C of the contents
+	Sum        *uint32  // CRC-32C of the contents; nil: whoever keeps the file has one
 	End        int64    // bytes of the file
 }
 
@@ -177,10 +212,22 @@ func (s *Server) collect() *collector {
 	return c
 }
 
-// keep takes the state of all objects.
-func (s *Server) keep() (k *kept, err error) {
+// contentBytes counts the bytes of the program's memory objects.
+func (s *Server) contentBytes() (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects {
+		if m, ok := o.(*mem); ok && m.root == m {
+			n += pages(m)
+		}
+	}
+	return n
+}
+
+// keep takes the state of all objects, with a sum of their contents or without.
+func (s *Server) keep(k *kept, sum bool) error {
 	if err := s.holdable(); err != nil {
-		return nil, err
+		return err
 	}
 	s.ring.mu.Lock()
 	s.ring.in.Publish()
@@ -189,19 +236,9 @@ func (s *Server) keep() (k *kept, err error) {
 	w := &world{Program: s.program, PID: s.pid, Devices: len(s.devices.all()), Used: s.devices.inUse(),
 		Deliveries: s.deliveries.Load(), Ring: s.ring.in.Count()}
 	if err := c.describe(w); err != nil {
-		return nil, err
+		return err
 	}
-	fd, err := unix.MemfdCreate("holdfast opencl paused", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	k = &kept{file: os.NewFile(uintptr(fd), "state of an OpenCL program")}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, k.file.Close())
-		}
-	}()
-	return k, c.write(w, k)
+	return c.write(w, k, sum)
 }
 
 // describe fills in all but the contents.
@@ -357,35 +394,34 @@ func (c *collector) areas(w *world, all []*device) {
 // page divides the beginnings of contents.
 const page = 4096
 
+// pages are the bytes that the contents of a memory object take in the file.
+func pages(m *mem) int64 { return (int64(m.bytes()) + page - 1) &^ (page - 1) }
+
 // write writes the file: the contents go from the devices into it without another copy.
-func (c *collector) write(w *world, k *kept) error {
+func (c *collector) write(w *world, k *kept, sum bool) error {
 	var at int64
 	for i, o := range w.Objects {
 		if m := c.mems[o.ID]; m != nil && m.root == m {
 			w.Objects[i].At, w.Objects[i].Bytes = at, m.bytes()
-			at += (int64(m.bytes()) + page - 1) &^ (page - 1)
+			at += pages(m)
 		}
 	}
 	k.contents = at
 	w.End = at
-	if at > 0 {
-		if err := unix.Fallocate(int(k.file.Fd()), 0, 0, at); err != nil {
-			return fmt.Errorf("%d bytes of memory for its objects: %w", at, err)
+	if err := k.grow(at); err != nil {
+		return err
+	}
+	for _, o := range w.Objects {
+		if o.Bytes == 0 {
+			continue
 		}
-		b, err := unix.Mmap(int(k.file.Fd()), 0, int(at), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if err != nil {
-			return err
+		if err := c.mems[o.ID].contents(k.room[o.At:][:o.Bytes]); err != nil {
+			return fmt.Errorf("read object %d: %w", o.ID, err)
 		}
-		defer func() { _ = unix.Munmap(b) }() // its contents stay in the file
-		for _, o := range w.Objects {
-			if o.Bytes == 0 {
-				continue
-			}
-			if err := c.mems[o.ID].contents(b[o.At:][:o.Bytes]); err != nil {
-				return fmt.Errorf("read object %d: %w", o.ID, err)
-			}
-		}
-		w.Sum = crc32.Checksum(b, castagnoli)
+	}
+	if sum {
+		n := crc32.Checksum(k.room[:at], castagnoli)
+		w.Sum = &n
 	}
 	return k.describe(w)
 }
@@ -398,6 +434,9 @@ func (k *kept) describe(w *world) error {
 	}
 	tail := binary.LittleEndian.AppendUint32(text, crc32.Checksum(text, castagnoli))
 	tail = binary.LittleEndian.AppendUint64(tail, uint64(len(text)))
+	if err := k.file.Truncate(w.End); err != nil { // objects may have gone since there was room for them
+		return err
+	}
 	_, err = k.file.WriteAt(tail, w.End)
 	return err
 }
@@ -449,8 +488,8 @@ func readWorld(f *os.File) (w *world, contents []byte, err error) {
 	if w.End == 0 {
 		return w, nil, nil
 	}
-	contents, err = unix.Mmap(int(f.Fd()), 0, int(w.End), unix.PROT_READ, unix.MAP_SHARED)
-	if err == nil && crc32.Checksum(contents, castagnoli) != w.Sum {
+	contents, err = unix.Mmap(int(f.Fd()), 0, int(w.End), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err == nil && w.Sum != nil && crc32.Checksum(contents, castagnoli) != *w.Sum {
 		return nil, nil, errors.Join(errKept, unix.Munmap(contents))
 	}
 	return w, contents, err

@@ -94,10 +94,11 @@ func TestFindBesides(t *testing.T) {
 func TestKeptFileDamaged(t *testing.T) {
 	contents := bytes.Repeat([]byte{7, 1, 0}, 3*page)[:2*page]
 	w := &world{Program: "p", PID: 3, Used: []int{0}, Ring: 88, End: 2 * page,
-		Sum:     crc32.Checksum(contents, castagnoli),
+		Sum:     new(uint32),
 		Objects: []keptObject{{ID: 4, Op: 5, Body: []byte{1}, At: page, Bytes: 9}},
 		Kernels: []keptKernel{{ID: 9, Program: 7, Name: "k", Args: []keptArg{{Kind: 4, Value: []byte{3}}}}},
 		Events:  []keptEvent{{ID: 11, Device: -1, Times: &[4]uint64{1, 2, 3, 4}}}}
+	*w.Sum = crc32.Checksum(contents, castagnoli)
 	f, err := os.Create(filepath.Join(t.TempDir(), "state"))
 	if err != nil {
 		t.Fatal(err)
