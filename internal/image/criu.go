@@ -90,10 +90,13 @@ func (c CRIU) try(ctx context.Context) error {
 	return errors.Join(err, werr)
 }
 
+// ghostLimit is the size of files without a name that CRIU saves, such as shared memory of MPI. Its own is 1 MiB.
+const ghostLimit = "1G"
+
 // dump has CRIU write the images of a process into a folder. It is left alone when this command is interrupted: a
 // process that it has in its hands would not survive its end.
 func (c CRIU) dump(dir string, pid int, sockets []uint64) error {
-	args := []string{"dump", "--leave-running", "--tree", strconv.Itoa(pid)}
+	args := []string{"dump", "--leave-running", "--ghost-limit", ghostLimit, "--tree", strconv.Itoa(pid)}
 	for _, s := range sockets {
 		args = append(args, "--external", fmt.Sprintf("unix[%d]", s))
 	}

@@ -39,7 +39,7 @@ func newAlbum(t *testing.T) *album {
 func (a *album) sections(change func(r *record)) (list []storage.Section) {
 	a.t.Helper()
 	r := whole(a.t)
-	r.Areas = []memory{{0, 9000, false}}
+	r.Programs[0].Areas = []memory{{0, 9000, false}}
 	change(r)
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *album) sections(change func(r *record)) (list []storage.Section) {
 		list = append(list, storage.Section{Name: name, Size: int64(len(b)), Source: storage.Bytes(b)})
 	}
 	add(recordSection, text)
-	for _, name := range []string{stateSection, areaPrefix + "0", criuPrefix + filesImage, criuPrefix + "pages-1.img"} {
+	for _, name := range []string{stateOf(0), areaOf(0, 0), criuPrefix + filesImage, criuPrefix + "pages-1.img"} {
 		add(name, bytes.Repeat([]byte(name+" "), 9000/len(name+" ")+1)[:9000])
 	}
 	return list
@@ -144,8 +144,8 @@ func TestDamaged(t *testing.T) {
 		want   string
 	}{
 		"flip/record":     {flip(first, `"machine"`, 3), "hash"},
-		"flip/state":      {flip(first, "opencl opencl ", 4000), "hash"},
-		"flip/area":       {flip(first, "area/0 area/0 ", 4000), "hash"},
+		"flip/state":      {flip(first, "opencl/0 opencl/0 ", 4000), "hash"},
+		"flip/area":       {flip(first, "area/0/0 area/0/0 ", 4000), "hash"},
 		"flip/files":      {flip(first, "criu/files.img criu/files.img ", 20), "hash"},
 		"flip/pages":      {flip(first, "criu/pages-1.img criu/pages-1.img ", 8000), "hash"},
 		"flip/list":       {flip(last, "criu/files.img", 2), "shard index: hash"},
@@ -197,6 +197,9 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// taken gives a record the number of another process.
+func (r *record) taken(pid int) { r.PID, r.Tree, r.Programs[0].PID = pid, []int{pid}, pid }
+
 // TestForeign: an image of something else is refused by name, whole as it is, and nothing is started.
 func TestForeign(t *testing.T) {
 	drop := func(name string) func([]storage.Section) []storage.Section {
@@ -211,17 +214,18 @@ func TestForeign(t *testing.T) {
 		sections func([]storage.Section) []storage.Section
 		want     string
 	}{
-		"version":    {func(r *record) { r.Version = 9 }, whole, "version 9, and this command knows 1"},
+		"version":    {func(r *record) { r.Version = 9 }, whole, "version 9, and this command knows 2"},
 		"machine":    {func(r *record) { r.Machine = "pdp11" }, whole, "machine of another type: pdp11"},
 		"kernel":     {func(r *record) { r.Kernel = "99.1.0" }, whole, "newer kernel, 99.1.0"},
 		"command":    {func(r *record) { r.Command = []string{"other"} }, whole, "of another command"},
-		"process":    {func(r *record) { r.PID = os.Getpid() }, whole, "another process has now"},
+		"process":    {func(r *record) { r.taken(os.Getpid()) }, whole, "another process has now"},
 		"file":       {func(r *record) { r.Files = []file{{"/nowhere", 1}} }, whole, "/nowhere"},
 		"numbers":    {func(r *record) { r.PID = 0 }, whole, "does not fit together"},
 		"checkpoint": {same, drop(recordSection), "a checkpoint, and no image of a process"},
-		"no state":   {same, drop(stateSection), `no section "opencl"`},
-		"no area":    {same, drop(areaPrefix + "0"), `section "area/0" has 0 bytes, want 9000`},
-		"short area": {func(r *record) { r.Areas[0].Bytes++ }, whole, `section "area/0" has 9000 bytes, want 9001`},
+		"no state":   {same, drop(stateOf(0)), `no section "opencl/0"`},
+		"no area":    {same, drop(areaOf(0, 0)), `section "area/0/0" has 0 bytes, want 9000`},
+		"short area": {func(r *record) { r.Programs[0].Areas[0].Bytes++ }, whole,
+			`section "area/0/0" has 9000 bytes, want 9001`},
 		"outside": {same, func(list []storage.Section) []storage.Section {
 			return append(list, storage.Section{Name: "criu/../x.img", Size: 1, Source: storage.Bytes("x")})
 		}, `section "criu/../x.img"`},

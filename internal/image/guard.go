@@ -22,8 +22,8 @@ import (
 type guard struct {
 	cmd     *child.Process
 	to      *os.File
-	pid     int
-	process int // of the program, a descriptor; -1: it was not made
+	tree    []int // processes that CRIU is to make
+	process int   // of the first, a descriptor; -1: it was not made
 }
 
 // The lines between the two.
@@ -40,10 +40,11 @@ const (
 	guardFiles
 )
 
-// guarded runs the command in a guard. The process that it makes is stopped.
-func (c *command) guarded(self []string, pid int) (g *guard, err error) {
-	args := append(append(self[1:len(self):len(self)], strconv.Itoa(pid), c.dir, c.Path), c.args...)
-	g = &guard{pid: pid, process: -1}
+// guarded runs the command in a guard. The processes that it makes are stopped.
+func (c *command) guarded(self []string, tree []int) (g *guard, err error) {
+	numbers := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(tree), "[]")), ",")
+	args := append(append(self[1:len(self):len(self)], numbers, c.dir, c.Path), c.args...)
+	g = &guard{tree: tree, process: -1}
 	in, to, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func (c *command) guarded(self []string, pid int) (g *guard, err error) {
 	}
 	line, _ := bufio.NewReader(from).ReadString('\n') // without one it has ended
 	if line = strings.TrimSpace(line); line == madeLine {
-		g.process, err = unix.PidfdOpen(pid, 0)
+		g.process, err = unix.PidfdOpen(tree[0], 0)
 	} else {
 		err = errors.New(cmp.Or(line, "the process that starts CRIU has ended"))
 	}
@@ -89,7 +90,10 @@ func (g *guard) leave(line string) (err error) {
 		return err
 	}
 	if err != nil || !run { // the guard may have been killed
-		err = errors.Join(err, end(g.pid, g.process))
+		for _, pid := range g.tree[1:] {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // they are stopped, and the guard's
+		}
+		err = errors.Join(err, end(g.tree[0], g.process))
 	}
 	return errors.Join(err, unix.Close(g.process))
 }
@@ -98,15 +102,19 @@ func (g *guard) leave(line string) (err error) {
 const GuardVerb = "image-guard"
 
 // Guard runs CRIU for the process that has started this one. That process then has the program continue. If it ends
-// before, Guard kills the program and removes its folder. args are the process ID of the program, the folder, and the
+// before, Guard kills the program and removes its folder. args are the process IDs of the program, the folder, and the
 // command.
 func Guard(args []string) error {
 	if len(args) < 4 {
 		return errors.New("a guard needs a process ID, a folder and a command")
 	}
-	pid, err := strconv.Atoi(args[0])
-	if err != nil {
-		return err
+	var tree []int
+	for number := range strings.SplitSeq(args[0], ",") {
+		pid, err := strconv.Atoi(number)
+		if err != nil {
+			return err
+		}
+		tree = append(tree, pid)
 	}
 	in, out := os.NewFile(guardIn, "in"), os.NewFile(guardOut, "out")
 	c := &command{CRIU{Path: args[2]}, args[1], args[3:], nil}
@@ -127,34 +135,30 @@ func Guard(args []string) error {
 		return werr
 	}
 	closeAll(c.files) // the program has them
-	process, err := unix.PidfdOpen(pid, 0)
+	made, err := hold(tree)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(process)
+	defer made.close()
 	_, werr := fmt.Fprintln(out, madeLine)
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	line, _ := bufio.NewReader(in).ReadString('\n') // none: it is to end
 	switch line = strings.TrimSpace(line); {
 	case werr == nil && line == goLine:
-		return unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0)
+		return made.signal(unix.SIGCONT)
 	case werr == nil && line == stayLine:
-		if err := unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0); err != nil {
+		if err := made.signal(unix.SIGCONT); err != nil {
 			return err
 		}
 		go func() {
 			for s := range signals {
-				_ = unix.PidfdSendSignal(process, s.(syscall.Signal), nil, 0) // it may have ended
+				_ = unix.PidfdSendSignal(made.fds[0], s.(syscall.Signal), nil, 0) // it may have ended
 			}
 		}()
-		return await(pid)
+		return await(tree[0])
 	}
-	err = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0)
-	if errors.Is(err, unix.ESRCH) {
-		err = nil
-	}
-	return errors.Join(err, os.RemoveAll(c.dir))
+	return errors.Join(made.signal(unix.SIGKILL), os.RemoveAll(c.dir))
 }
 
 // killChildren kills and reaps the leftovers of a CRIU that was killed: a process that is not whole yet is then this

@@ -16,7 +16,9 @@ import (
 // whole returns a record of a process that can be started here.
 func whole(t *testing.T) *record {
 	t.Helper()
-	r := &record{Version: recordVersion, PID: 1 << 29, UID: os.Geteuid(), Control: 5, Ring: memory{4096, 4096, false}}
+	const pid = 1 << 29
+	r := &record{Version: recordVersion, PID: pid, Tree: []int{pid}, UID: os.Geteuid(),
+		Programs: []program{{PID: pid, Control: 5, Ring: memory{4096, 4096, false}}}}
 	var err error
 	if r.Machine, r.Kernel, err = system(); err != nil {
 		t.Fatal(err)
@@ -40,6 +42,7 @@ func TestAllowed(t *testing.T) {
 		{func(r *record) { r.Kernel = "99.1.0" }, false, "newer kernel, 99.1.0"},
 		{func(r *record) { r.Kernel = "2.6.32" }, false, ""},
 		{func(r *record) { r.PID = os.Getpid() }, false, "another process has now"},
+		{func(r *record) { r.Numbers = []int{r.PID, os.Getpid()} }, false, "another process has now"},
 		{func(r *record) { r.Files = []file{{log, 10}} }, false, ""},
 		{func(r *record) { r.Files = []file{{log, 9}} }, false, "has grown"},
 		{func(r *record) { r.Files = []file{{log, 9}} }, true, ""},
@@ -62,15 +65,18 @@ func TestDecode(t *testing.T) {
 		want   string
 	}{
 		{func(*record) {}, ""},
-		{func(r *record) { r.Version = 2 }, "version 2, and this command knows 1"},
-		{func(r *record) { r.Asked[0].Area = 2 }, "names an area"},
-		{func(r *record) { r.Asked[0].Connection = 1 }, "names an area or a connection"},
-		{func(r *record) { r.Areas[0].New = false }, "does not fit together"},
+		{func(r *record) { r.Version = 3 }, "version 3, and this command knows 2"},
+		{func(r *record) { r.Programs[0].Asked[0].Area = 2 }, "names an area"},
+		{func(r *record) { r.Programs[0].Asked[0].Connection = 1 }, "names an area or a connection"},
+		{func(r *record) { r.Programs[0].Areas[0].New = false }, "does not fit together"},
 		{func(r *record) { r.PID = 1 }, "does not fit together"},
-		{func(r *record) { r.Ring.Address = 0 }, "does not fit together"},
+		{func(r *record) { r.Tree = []int{r.PID + 1} }, "does not fit together"},
+		{func(r *record) { r.Programs[0].PID++ }, "does not fit together"},
+		{func(r *record) { r.Programs = nil }, "does not fit together"},
+		{func(r *record) { r.Programs[0].Ring.Address = 0 }, "does not fit together"},
 	} {
 		r := whole(t)
-		r.Areas, r.Asked = []memory{{8192, 4096, true}}, []message{{'M', 1, 0}}
+		r.Programs[0].Areas, r.Programs[0].Asked = []memory{{8192, 4096, true}}, []message{{'M', 1, 0}}
 		c.change(r)
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -81,7 +87,7 @@ func TestDecode(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", text, err, c.want)
 		}
 	}
-	for _, text := range []string{"", "{", `{"version":1,"more":1}`} {
+	for _, text := range []string{"", "{", `{"version":2,"more":1}`} {
 		if _, err := decode([]byte(text)); err == nil {
 			t.Errorf("%q is a record", text)
 		}
@@ -163,7 +169,8 @@ func TestPeek(t *testing.T) {
 // TestSections: an image has no file outside of its folder.
 func TestSections(t *testing.T) {
 	for section, want := range map[string]string{
-		"criu/core-1.img": "core-1.img", "criu/.img": ".img", "opencl": "opencl", "area/3": "area-3",
+		"criu/core-1.img": "core-1.img", "criu/.img": ".img", "opencl/0": "opencl-0",
+		"area/3/12": "area-3-12", "opencl": "", "area/3": "", "area/3/x": "", "opencl/../x": "", "area/0/1/../x": "",
 		"criu/../x.img": "", "criu/a/b.img": "", "criu/x": "", "area/x": "", "area/-1": "", "other": "",
 	} {
 		if got := fileOf(section); got != want {

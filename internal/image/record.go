@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,14 +23,21 @@ const (
 	areaPrefix    = "area/"
 )
 
-// recordVersion is that of record.
-const recordVersion = 1
+// stateOf and areaOf name sections of the program with an index.
+func stateOf(program int) string { return fmt.Sprintf("%s/%d", stateSection, program) }
 
-// record describes the process of an image, as JSON.
+func areaOf(program, area int) string { return fmt.Sprintf("%s%d/%d", areaPrefix, program, area) }
+
+// recordVersion is that of record.
+const recordVersion = 2
+
+// record describes the processes of an image, as JSON.
 type record struct {
 	Version int `json:"version"`
 
-	PID     int    `json:"pid"`
+	PID     int    `json:"pid"`     // of the first process, which has started the others
+	Tree    []int  `json:"tree"`    // of all, that one first
+	Numbers []int  `json:"numbers"` // of all and their threads
 	Program string `json:"program"`
 	UID     int    `json:"uid"`
 	GID     int    `json:"gid"`
@@ -41,6 +49,14 @@ type record struct {
 
 	Command []string `json:"command,omitempty"` // that holdfast run has started
 
+	Programs []program `json:"programs"` // those among the processes that use OpenCL
+	Files    []file    `json:"files,omitempty"`
+}
+
+// program is a process with a helper.
+type program struct {
+	PID int `json:"pid"`
+
 	// Sockets of the program by the numbers that CRIU uses, and the bytes on the way from them.
 	Control     uint64       `json:"control"`
 	Asked       []message    `json:"asked,omitempty"` // on the control connection
@@ -48,7 +64,6 @@ type record struct {
 
 	Ring  memory   `json:"ring"`
 	Areas []memory `json:"areas,omitempty"`
-	Files []file   `json:"files,omitempty"`
 }
 
 // message is a byte on the control connection, with an area or a connection of the record if one came with it: a
@@ -78,9 +93,18 @@ type file struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// identify fills in the identity of a process.
-func (r *record) identify(pid int) (err error) {
-	r.Version, r.PID = recordVersion, pid
+// identify fills in the identity of processes, of which the first has started the others.
+func (r *record) identify(tree []int) (err error) {
+	pid := tree[0]
+	r.Version, r.PID, r.Tree = recordVersion, pid, tree
+	for _, p := range tree {
+		threads, _ := filepath.Glob(proc(p, "task/*")) // CRIU finds out if it has ended
+		for _, t := range threads {
+			if n, err := strconv.Atoi(filepath.Base(t)); err == nil {
+				r.Numbers = append(r.Numbers, n)
+			}
+		}
+	}
 	r.Machine, r.Kernel, err = system()
 	if err != nil {
 		return err
@@ -126,11 +150,11 @@ func proc(pid int, file string) string { return filepath.Join("/proc", strconv.I
 // look fills in the open files of a process, and returns the numbers of its sockets.
 func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 	sockets = map[uint64]bool{}
-	links, err := filepath.Glob(proc(pid, "fd/*"))
+	open, err := filepath.Glob(proc(pid, "fd/*"))
 	if err != nil {
 		return nil, err
 	}
-	for _, link := range links {
+	for _, link := range open {
 		to, err := os.Readlink(link)
 		if err != nil {
 			continue // the process is stopped: it has never been one
@@ -144,12 +168,16 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 		if strings.HasPrefix(to, "/memfd:") {
 			continue // memory that the program is making or passing on: CRIU has it
 		}
-		if err == nil && st.Mode().IsRegular() && strings.HasPrefix(to, "/") {
+		known := slices.ContainsFunc(r.Files, func(f file) bool { return f.Path == to })
+		if err == nil && st.Mode().IsRegular() && strings.HasPrefix(to, "/") && !known && links(st) > 0 {
 			r.Files = append(r.Files, file{to, st.Size()})
 		}
 	}
 	return sockets, nil
 }
+
+// links counts the names of a file. CRIU saves one without.
+func links(st os.FileInfo) uint64 { return uint64(st.Sys().(*syscall.Stat_t).Nlink) }
 
 // find fills in where a process has mapped shared memory from its beginning on.
 func (m *memory) find(f *os.File, mapped []mapping) error {
@@ -233,6 +261,23 @@ func decode(b []byte) (*record, error) {
 
 // check refuses numbers that lead nowhere.
 func (r *record) check() error {
+	if r.PID <= 1 || len(r.Programs) == 0 || len(r.Tree) == 0 || r.Tree[0] != r.PID {
+		return errFit
+	}
+	for i := range r.Programs {
+		if !slices.Contains(r.Tree, r.Programs[i].PID) {
+			return errFit
+		}
+		if err := r.Programs[i].check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errFit = errors.New("its record does not fit together")
+
+func (r *program) check() error {
 	areas, connections := 0, 0
 	for _, m := range r.Asked {
 		if m.Area < 0 || m.Area > len(r.Areas) || m.Connection < 0 || m.Connection > len(r.Connections) {
@@ -255,8 +300,8 @@ func (r *record) check() error {
 			connections--
 		}
 	}
-	if areas != 0 || connections != 0 || r.PID <= 1 || r.Ring.Address == 0 || r.Ring.Bytes <= 0 {
-		return errors.New("its record does not fit together")
+	if areas != 0 || connections != 0 || r.Ring.Address == 0 || r.Ring.Bytes <= 0 {
+		return errFit
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -212,8 +211,8 @@ func folder() (dir string, remove func() error, err error) {
 	}
 }
 
-// unpack reads an image. The files, by sections, are in memory, or, if they are large, in a folder. CRIU finds its files
-// there by their names.
+// unpack reads an image. The files, by sections, are in memory, or, if they are large, in a folder. CRIU finds its
+// files there by their names.
 func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir string) (r *record,
 	files map[string]*os.File, err error) {
 	sh, err := v.Fetch(ctx, e, 0)
@@ -274,13 +273,15 @@ func Describe(ctx context.Context, sh *storage.Shard) string {
 
 // complete checks that the files are there which the helper needs besides CRIU's.
 func (r *record) complete(sizes map[string]int64) error {
-	if _, found := sizes[stateSection]; !found {
-		return fmt.Errorf("it has no section %q", stateSection)
-	}
-	for i, m := range r.Areas {
-		name := areaPrefix + strconv.Itoa(i)
-		if n, found := sizes[name]; m.Address == 0 && (!found || n != m.Bytes) {
-			return fmt.Errorf("its section %q has %d bytes, want %d", name, n, m.Bytes)
+	for p := range r.Programs {
+		if _, found := sizes[stateOf(p)]; !found {
+			return fmt.Errorf("it has no section %q", stateOf(p))
+		}
+		for i, m := range r.Programs[p].Areas {
+			name := areaOf(p, i)
+			if n, found := sizes[name]; m.Address == 0 && (!found || n != m.Bytes) {
+				return fmt.Errorf("its section %q has %d bytes, want %d", name, n, m.Bytes)
+			}
 		}
 	}
 	return nil
@@ -294,18 +295,17 @@ func fileOf(section string) string {
 	if found && strings.HasSuffix(name, ".img") && name == filepath.Base(name) {
 		return name
 	}
-	if n, found := strings.CutPrefix(section, areaPrefix); found {
-		if _, err := strconv.ParseUint(n, 10, 31); err == nil {
-			return areaFile(n)
-		}
+	var program, area int
+	_, _ = fmt.Sscanf(section, areaPrefix+"%d/%d", &program, &area) // else it is another section
+	if section == areaOf(program, area) {
+		return strings.ReplaceAll(section, "/", "-")
 	}
-	if section == stateSection {
-		return stateSection
+	_, _ = fmt.Sscanf(section, stateSection+"/%d", &program) // as before
+	if section == stateOf(program) {
+		return strings.ReplaceAll(section, "/", "-")
 	}
 	return ""
 }
-
-func areaFile(number string) string { return "area-" + number }
 
 // extract reads a section into a file. It is in memory, with a link at the path, unless it would take much of that. An
 // area always is: it is to be shared.
@@ -321,8 +321,8 @@ func extract(ctx context.Context, sh *storage.Shard, s storage.SectionInfo, path
 		err = unix.Fallocate(int(f.Fd()), 0, 0, s.Size)
 	}
 	if err == nil && s.Size > 0 {
-		var b []byte
-		if b, err = unix.Mmap(int(f.Fd()), 0, int(s.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+		b, e := unix.Mmap(int(f.Fd()), 0, int(s.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err = e; err == nil {
 			err = errors.Join(sh.ReadAt(ctx, s.Name, b, 0), unix.Munmap(b))
 		}
 	}
@@ -347,9 +347,11 @@ func (r *record) allowed(truncate bool) error {
 	case r.UID != os.Geteuid() && os.Geteuid() != 0:
 		return fmt.Errorf("its program is of user %d: only that user and root can start it", r.UID)
 	}
-	if !awaitFree(r.PID) {
-		return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
-			r.PID, nameOf(r.PID))
+	for _, n := range append([]int{r.PID}, r.Numbers...) {
+		if !awaitFree(n, n != r.PID) { // others may be over soon
+			return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
+				n, nameOf(n))
+		}
 	}
 	for _, f := range r.Files {
 		st, err := os.Stat(f.Path)
@@ -405,21 +407,24 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		return f
 	}
 	var programs, helpers []*os.File
-	for range 1 + len(r.Connections) {
+	args := []string{"restore", "--restore-detached", "--leave-stopped"}
+	join := func(socket uint64) {
+		args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:socket:[%d]", guardIn+len(programs), socket))
 		p, h, e := pair()
 		programs, helpers = append(programs, own(p, e)), append(helpers, own(h, e))
+	}
+	for _, p := range r.Programs {
+		join(p.Control)
+		for _, c := range p.Connections {
+			join(c.Socket)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"restore", "--restore-detached", "--leave-stopped", "--inherit-fd",
-		fmt.Sprintf("fd[3]:socket:[%d]", r.Control)}
-	for i, c := range r.Connections {
-		args = append(args, "--inherit-fd", fmt.Sprintf("fd[%d]:socket:[%d]", 4+i, c.Socket))
-	}
 	c := o.CRIU.command(dir, args)
 	c.files = programs
-	g, err := c.guarded([]string{o.Self, GuardVerb}, r.PID)
+	g, err := c.guarded([]string{o.Self, GuardVerb}, r.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -433,9 +438,31 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		}
 		err = errors.Join(err, g.leave(line))
 	}()
+	for i := range r.Programs {
+		p, n := &r.Programs[i], 1+len(r.Programs[i].Connections)
+		area := func(k int) *os.File { return sections[areaOf(i, k)] }
+		if err := p.attach(o, r.user(), programs[:n], helpers[:n], sections[stateOf(i)], area); err != nil {
+			return guard, err
+		}
+		programs, helpers = programs[n:], helpers[n:]
+	}
+	return guard, nil
+}
+
+// attach starts the helper of a program that CRIU has made. programs and helpers are the ends of its sockets.
+func (r *program) attach(o RestoreOptions, user *syscall.Credential, programs, helpers []*os.File, state *os.File,
+	section func(area int) *os.File) error {
+	var ours []*os.File
+	defer func() { closeAll(ours) }() // the helper has its own
 	mapped, err := mappings(r.PID)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	own := func(f *os.File, e error) *os.File {
+		if err = errors.Join(err, e); e == nil {
+			ours = append(ours, f)
+		}
+		return f
 	}
 	ring := own(r.Ring.open(r.PID, mapped))
 	var areas []*os.File
@@ -443,16 +470,16 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		if m.Address != 0 {
 			areas = append(areas, own(m.open(r.PID, mapped)))
 		} else {
-			areas = append(areas, sections[areaPrefix+strconv.Itoa(i)])
+			areas = append(areas, section(i))
 		}
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.putAsked(programs[0], areas, helpers); err != nil {
-		return nil, err
+		return err
 	}
-	files := []*os.File{helpers[0], sections[stateSection], ring}
+	files := []*os.File{helpers[0], state, ring}
 	for i, m := range r.Areas {
 		if !m.New {
 			files = append(files, areas[i])
@@ -461,24 +488,38 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 	for i, c := range r.Connections {
 		p := programs[1+i]
 		if err := widen(p, 2*len(c.Pending), func() error { return put(p, c.Pending) }); err != nil {
-			return nil, err
+			return err
 		}
 		if !c.New {
 			files = append(files, helpers[1+i])
 		}
 	}
-	var user *syscall.Credential
-	if os.Geteuid() == 0 && r.UID != 0 {
-		user = &syscall.Credential{Uid: uint32(r.UID), Gid: uint32(r.GID)}
-		for _, g := range r.Groups {
-			user.Groups = append(user.Groups, uint32(g))
-		}
+	process, err := unix.PidfdOpen(r.PID, 0)
+	if err != nil {
+		return err
 	}
-	return guard, opencl.ServePaused(files, o.Device, user, own(errorsOf(g.process)))
+	defer unix.Close(process)
+	errs := own(errorsOf(process))
+	if err != nil {
+		return err
+	}
+	return opencl.ServePaused(files, o.Device, user, errs)
+}
+
+// user is whom helpers run as, nil: as this process.
+func (r *record) user() *syscall.Credential {
+	if os.Geteuid() != 0 || r.UID == 0 {
+		return nil
+	}
+	user := &syscall.Credential{Uid: uint32(r.UID), Gid: uint32(r.GID)}
+	for _, g := range r.Groups {
+		user.Groups = append(user.Groups, uint32(g))
+	}
+	return user
 }
 
 // putAsked writes the messages that were on the control connection, with the same areas and connections.
-func (r *record) putAsked(program *os.File, areas, helpers []*os.File) error {
+func (r *program) putAsked(program *os.File, areas, helpers []*os.File) error {
 	const message = 2048 // bytes of the kernel's memory for one, at most
 	return widen(program, message*len(r.Asked), func() error {
 		for _, m := range r.Asked {

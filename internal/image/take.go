@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,11 +55,15 @@ func JobOf(program string) string { return jobPrefix + program }
 // IsJob reports whether the epochs of a job are images.
 func IsJob(job string) bool { return strings.HasPrefix(job, jobPrefix) }
 
-// Take takes an image of a process, and commits it. After an error, and without Kill, the program goes on.
+// errNoOpenCL is the error if no process below one has a helper.
+var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl, nor has it started one")
+
+// Take takes an image of a process and of all that it has started, and commits it. After an error, and without Kill,
+// they go on.
 func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
-	if children := pause.Children(pid); len(children) > 0 {
-		return t, fmt.Errorf("it has started other processes (%s), which would not be in the image",
-			strings.Trim(fmt.Sprint(children), "[]"))
+	tree, served, err := settled(pid)
+	if err != nil {
+		return t, err
 	}
 	if Outside(pid) {
 		return t, errors.New("its session began outside of this container, which CRIU refuses: start it by setsid")
@@ -91,19 +96,22 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	began := time.Now()
-	still, err := opencl.Stop(ctx, pid, o.Wait)
+	f, err := hold(tree)
 	if err != nil {
 		return t, err
 	}
-	defer still.Close()
-	sections, release, err := save(&o, still, dir, t.Program)
+	defer f.close()
+	began := time.Now()
+	if err := f.stop(ctx, served, o.Wait); err != nil {
+		return t, err
+	}
+	sections, release, err := save(&o, f, dir, t.Program)
 	defer release()
 	if err != nil {
 		return t, err
 	}
 	if !o.Kill {
-		if err := still.GoOn(); err != nil {
+		if err := f.goOn(); err != nil {
 			return t, fmt.Errorf("no image was taken: %w", err)
 		}
 		t.Stopped = time.Since(began)
@@ -119,7 +127,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	t.Bytes, t.Stored = info.Bytes, info.Stored
 	if o.Kill {
 		t.Stopped = time.Since(began)
-		if err := end(pid, still.Process); err != nil {
+		if err := f.end(); err != nil {
 			return t, fmt.Errorf("image %d was taken, but the program not ended: %w", t.Epoch, err)
 		}
 	}
@@ -143,39 +151,188 @@ func end(pid, process int) error {
 	if n, err := unix.Poll(list, 10_000); err != nil || n == 0 {
 		return errors.Join(errors.New("it does not end"), err)
 	}
-	awaitFree(pid)
+	awaitFree(pid, false)
 	return nil
 }
 
-// awaitFree waits up to 5 s until the number of a process that has ended is free.
-func awaitFree(pid int) (free bool) {
+// awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free.
+func awaitFree(pid int, any bool) (free bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(proc(pid, "stat"))
 		if err != nil {
 			return true
 		}
-		if i := strings.LastIndexByte(string(b), ')'); i < 0 || !strings.HasPrefix(string(b[i:]), ") Z") {
+		if i := strings.LastIndexByte(string(b), ')'); !any && (i < 0 || !strings.HasPrefix(string(b[i:]), ") Z")) {
 			return false // it lives
 		}
 	}
 	return false
 }
 
-// save has CRIU write the process into a folder, and gives the sections of its image. release closes their files.
-func save(o *Options, still *opencl.Still, dir, program string) (list []storage.Section, release func(), err error) {
+// settled returns a process and all that it has started, and those among them that use OpenCL. It waits up to 5 s for
+// the helpers of those that have begun with it.
+func settled(pid int) (tree, served []int, err error) {
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if served, err = pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid}); err != nil {
+			return nil, nil, err
+		}
+		tree = pause.Tree(pid)
+		lone, err := connected(tree, served)
+		if lone == 0 || err != nil {
+			return tree, served, err
+		}
+		if time.Now().After(end) {
+			return nil, nil, fmt.Errorf("process %d (%s) is connected to one that would not be in the image", lone,
+				pause.ProgramOf(lone))
+		}
+	}
+}
+
+// connected returns a process of a tree that has a connection to another one and no helper; 0: there is none.
+func connected(tree, served []int) (pid int, err error) {
+	if len(tree) == len(served) {
+		return 0, nil
+	}
+	all, err := peers()
+	if err != nil {
+		return 0, err
+	}
+	of, inside := map[int]map[uint64]bool{}, map[uint64]bool{}
+	for _, p := range tree {
+		if isHelper(p) { // that is about to leave the tree
+			return p, nil
+		}
+		if of[p], err = new(record).look(p); err != nil {
+			return 0, err
+		}
+		maps.Copy(inside, of[p])
+	}
+	for _, p := range tree {
+		for s := range of[p] {
+			if peer := all[s]; peer != 0 && !inside[peer] && !slices.Contains(served, p) {
+				return p, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+// isHelper reports whether a process is one that serves an OpenCL program.
+func isHelper(pid int) bool {
+	exe, err := os.Readlink(proc(pid, "exe"))
+	b, _ := os.ReadFile(proc(pid, "cmdline")) // it may have ended
+	args := strings.Split(string(b), "\x00")
+	return err == nil && strings.HasPrefix(filepath.Base(exe), "holdfast") && len(args) > 1 && args[1] == "opencl"
+}
+
+// family is a process and all that it has started.
+type family struct {
+	tree   []int // itself first
+	fds    []int // descriptors of these
+	stills []*opencl.Still
+}
+
+// hold has descriptors of processes, that no other process takes the place of one that has ended.
+func hold(tree []int) (*family, error) {
+	f := &family{tree: tree}
+	for _, pid := range tree {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			f.close()
+			return nil, fmt.Errorf("process %d: %w", pid, err)
+		}
+		f.fds = append(f.fds, fd)
+	}
+	return f, nil
+}
+
+// stop has all that use OpenCL stand still.
+func (f *family) stop(ctx context.Context, served []int, wait time.Duration) error {
+	for _, pid := range served {
+		s, err := opencl.Stop(ctx, pid, wait)
+		if err != nil {
+			if len(f.tree) > 1 {
+				err = fmt.Errorf("process %d (%s): %w", pid, pause.ProgramOf(pid), err)
+			}
+			return err
+		}
+		f.stills = append(f.stills, s)
+	}
+	return nil
+}
+
+// goOn has them go on.
+func (f *family) goOn() (err error) {
+	for _, s := range f.stills {
+		err = errors.Join(err, s.GoOn())
+	}
+	return err
+}
+
+// end kills all processes and waits for their ends.
+func (f *family) end() (err error) {
+	err = f.signal(unix.SIGKILL)
+	for i, fd := range f.fds {
+		err = errors.Join(err, end(f.tree[i], fd))
+	}
+	return err
+}
+
+// signal sends a signal to all that have not ended.
+func (f *family) signal(s unix.Signal) (err error) {
+	for _, fd := range f.fds {
+		if e := unix.PidfdSendSignal(fd, s, nil, 0); !errors.Is(e, unix.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}
+
+func (f *family) close() {
+	for _, s := range f.stills {
+		s.Close()
+	}
+	for _, fd := range f.fds {
+		_ = unix.Close(fd) // it was only looked at
+	}
+}
+
+// save has CRIU write the processes into a folder, and gives the sections of their image. release closes their files.
+func save(o *Options, f *family, dir, name string) (list []storage.Section, release func(), err error) {
 	var files []*os.File
 	release = func() { closeAll(files) }
-	r := &record{Program: program, CRIU: o.CRIU.Version, Command: o.Command}
-	memories, err := r.describe(still)
-	files = append(files, memories...)
-	if err != nil {
+	r := &record{Program: name, CRIU: o.CRIU.Version, Command: o.Command}
+	if err := r.identify(f.tree); err != nil {
 		return nil, release, err
 	}
-	sockets := []uint64{r.Control}
-	for _, c := range r.Connections {
-		sockets = append(sockets, c.Socket)
+	sockets := map[int]map[uint64]bool{}
+	for _, pid := range f.tree {
+		if sockets[pid], err = r.look(pid); err != nil {
+			return nil, release, err
+		}
 	}
-	if err := o.CRIU.dump(dir, still.PID, sockets); err != nil {
+	var external []uint64
+	var memories [][]*os.File
+	for _, s := range f.stills {
+		p := program{PID: s.PID}
+		areas, err := p.describe(s, sockets[s.PID])
+		files, memories = append(files, areas...), append(memories, areas)
+		if err != nil {
+			return nil, release, err
+		}
+		external = append(external, p.Control)
+		for _, c := range p.Connections {
+			external = append(external, c.Socket)
+		}
+		r.Programs = append(r.Programs, p)
+	}
+	if err := r.check(); err != nil {
+		return nil, release, err
+	}
+	if err := o.CRIU.dump(dir, f.tree[0], external); err != nil {
+		return nil, release, err
+	}
+	if err := unchanged(dir, f.tree); err != nil {
 		return nil, release, err
 	}
 	text, err := json.Marshal(r)
@@ -188,10 +345,12 @@ func save(o *Options, still *opencl.Still, dir, program string) (list []storage.
 		err = errors.Join(err, e)
 		list = append(list, storage.Section{Name: name, Size: n, Source: f})
 	}
-	add(stateSection, still.State)
-	for i, m := range r.Areas {
-		if m.Address == 0 {
-			add(areaPrefix+strconv.Itoa(i), memories[i])
+	for n, s := range f.stills {
+		add(stateOf(n), s.State)
+		for i, m := range r.Programs[n].Areas {
+			if m.Address == 0 {
+				add(areaOf(n, i), memories[n][i])
+			}
 		}
 	}
 	made, e := filepath.Glob(filepath.Join(dir, "*.img"))
@@ -206,15 +365,31 @@ func save(o *Options, still *opencl.Still, dir, program string) (list []storage.
 	return list, release, err
 }
 
-// describe fills in all of a program that stands still. It returns the areas, of which the caller closes the files.
-func (r *record) describe(still *opencl.Still) (areas []*os.File, err error) {
-	if err := r.identify(still.PID); err != nil {
-		return nil, err
-	}
-	sockets, err := r.look(still.PID)
+// unchanged checks that CRIU has written the processes that were there before.
+func unchanged(dir string, tree []int) error {
+	cores, err := filepath.Glob(filepath.Join(dir, "core-*.img"))
 	if err != nil {
-		return nil, err
+		return err
 	}
+	written := map[string]bool{} // CRIU has one for each thread
+	for _, c := range cores {
+		written[filepath.Base(c)] = true
+	}
+	made, err := filepath.Glob(filepath.Join(dir, "ids-*.img"))
+	for _, pid := range tree {
+		if !written[fmt.Sprintf("core-%d.img", pid)] {
+			return fmt.Errorf("process %d has ended meanwhile", pid)
+		}
+	}
+	if err == nil && len(made) > len(tree) {
+		return errors.New("it has started processes meanwhile")
+	}
+	return err
+}
+
+// describe fills in all of a program that stands still, with these sockets. It returns the areas, of which the caller
+// closes the files.
+func (r *program) describe(still *opencl.Still, sockets map[uint64]bool) (areas []*os.File, err error) {
 	for _, f := range still.Areas {
 		own, err := shm.Dup(f)
 		if err != nil {
@@ -285,7 +460,7 @@ func (r *record) describe(still *opencl.Still) (areas []*os.File, err error) {
 	if err := r.Ring.find(still.Ring, mapped); err != nil {
 		return areas, err
 	}
-	return areas, r.check()
+	return areas, nil
 }
 
 // programEnd returns the number of the program's end of a connection.

@@ -92,6 +92,19 @@ func Children(pid int) (list []int) {
 	return list
 }
 
+// Tree is a process and all that it has started, itself first.
+func Tree(pid int) []int {
+	parents := parents()
+	var list []int
+	for p := range parents {
+		if p != pid && below(parents, p, pid) {
+			list = append(list, p)
+		}
+	}
+	slices.Sort(list)
+	return append([]int{pid}, list...)
+}
+
 func below(parents map[int]int, pid, top int) bool {
 	for range len(parents) + 1 {
 		if pid == top {

@@ -124,19 +124,22 @@ func (r *imagedRun) reported(want ...string) {
 	}
 }
 
-// TestRunImages: holdfast run takes images of a program on a signal, by the clock and when it is to end, and the
-// program goes on from the newest that is whole: after a kill, and when the same command is given again, on another
-// platform too. Its exit code is that of the command. holdfast status, request and report know it.
+// TestRunImages: holdfast run takes images of a script with two programs on a signal, by the clock and when it is to
+// end, and the script goes on from the newest that is whole: after a kill, and when the same command is given again, on
+// another platform too. Its exit code is that of the command. holdfast status, request and report know it.
 func TestRunImages(t *testing.T) {
 	criu := criuForTests(t)
 	l := newLab(t)
-	program := []string{filepath.Join(built.dir, "held"), "1000000000", filepath.Join(l.dir, "enough")}
-	r := l.runImaged(criu, []string{"HOLDFAST_INTERVAL=off"}, nil, program)
+	held := filepath.Join(built.dir, "held") + " 1000000000 " + filepath.Join(l.dir, "enough")
+	program := []string{"sh", "-c", held + " >" + l.dir + "/other & " + held + "; code=$?; wait; exit $code"}
+	r := l.runImaged(criu, []string{"HOLDFAST_INTERVAL=off", "HOLDFAST_KEEP_EVERY=2"}, nil, program)
 	r.await("it did not begin", func() bool { return strings.Contains(r.text(), "round 0") })
 	_ = r.cmd.Process.Signal(syscall.SIGUSR1)
 	r.says("image 1: the program stood still")
 	r.computes()
-	_ = syscall.Kill(r.program(), syscall.SIGKILL)
+	for pid := r.program(); pid != 0; pid = r.program() {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
 	r.says("epoch 1 from global")
 	r.computes()
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
@@ -168,8 +171,18 @@ func TestRunImages(t *testing.T) {
 	l.file("enough", "")
 	r.exits(0)
 	r.checkCount(r.text())
+	other, err := os.ReadFile(filepath.Join(l.dir, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.checkCount(string(other))
 	r.reported("killed 0", "stopped 1", "closed 1")
-	other := l.runImaged(criu, nil, nil, []string{filepath.Join(built.dir, "held"), "5"})
-	other.says("is of another command")
-	other.exits(2)
+	for e, want := range map[int]bool{1: false, 2: true} { // the newest two and each second one stayed
+		if got := exists(filepath.Join(r.dir, fmt.Sprintf("epoch-%010d", e))); got != want {
+			t.Errorf("image %d is there: %v, want %v", e, got, want)
+		}
+	}
+	wrong := l.runImaged(criu, nil, nil, []string{filepath.Join(built.dir, "held"), "5"})
+	wrong.says("is of another command")
+	wrong.exits(2)
 }

@@ -120,17 +120,21 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 	if err != nil {
 		return err
 	}
-	if len(served) > 1 {
-		return fmt.Errorf("below process %d are %d OpenCL programs (%v): an image is of one", pids[0], len(served),
-			served)
+	pid := pids[0]
+	switch {
+	case len(served) == 1 && len(pause.Children(served[0])) == 0:
+		pid = served[0]
+	case len(pids) > 1:
+		return fmt.Errorf("processes %v have started %d OpenCL programs: an image is of one process and all that it "+
+			"has started", pids, len(served))
 	}
 	o.take.Dir = o.dir
-	program := pause.ProgramOf(served[0]) // which may end
-	t, err := image.Take(cmd.Context(), served[0], o.take)
+	program := pause.ProgramOf(pid) // which may end
+	t, err := image.Take(cmd.Context(), pid, o.take)
 	if err != nil {
-		return fmt.Errorf("process %d (%s): %w", served[0], program, err)
+		return fmt.Errorf("process %d (%s): %w", pid, program, err)
 	}
-	*row = imageRow{uint64(t.Epoch), served[0], t.Program, t.Bytes, t.Stopped.Seconds(), ""}
+	*row = imageRow{uint64(t.Epoch), pid, t.Program, t.Bytes, t.Stopped.Seconds(), ""}
 	if o.asRow {
 		return nil
 	}
