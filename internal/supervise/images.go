@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/daly"
 	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/job"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"golang.org/x/sys/unix"
@@ -43,10 +44,10 @@ type images struct {
 	untimed bool            // the settings switch images by the clock off
 	tell    account
 
-	busy    sync.Mutex // held while an image is taken
-	pid     int        // of the program
-	process int        // the same, a descriptor
-	report  job.Report
+	busy   sync.Mutex  // held while an image is taken
+	pid    int         // of the program
+	family map[int]int // descriptors of the processes of the program that were seen, itself among them
+	report job.Report
 }
 
 // startImages prepares, and answers holdfast status and request until stop is called; nil without --image.
@@ -55,7 +56,7 @@ func (r *run) startImages(ctx context.Context) (m *images, stop func(), err erro
 		return nil, func() {}, nil
 	}
 	m = &images{run: r, opt: r.opt.Images, signals: r.prog.CheckpointSignals, wanted: make(chan chan error, 1),
-		process: -1}
+		family: map[int]int{}}
 	if m.signals == nil {
 		m.signals = []os.Signal{syscall.SIGUSR1}
 	}
@@ -92,7 +93,6 @@ func (m *images) pause(cost time.Duration) (d time.Duration, by string) {
 func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc *child.Process, err error) {
 	m.report = job.Report{Job: filepath.Base(cmd.Path), Nodes: []string{m.tell.host}, Taken: m.taken(), Ready: true,
 		Points: 1}
-	m.process = -1
 	if err := m.tell.open(ctx); err != nil {
 		m.run.log.say("warning: holdfast report will not have this start: %v", err)
 	}
@@ -135,7 +135,10 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 		return nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), m.tell.close(false))
 	}
 	m.tell.turn("running")
-	m.process, _ = unix.PidfdOpen(m.pid, 0) // it may have ended
+	if process, err := unix.PidfdOpen(m.pid, 0); err == nil { // else it has ended
+		m.family[m.pid] = process
+	}
+	m.learn()
 	return proc, nil
 }
 
@@ -230,6 +233,7 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 	if err != nil {
 		return t, err
 	}
+	m.learn()
 	e := uint64(t.Epoch)
 	m.report.Failing, m.report.Committed = "", map[string]uint64{storage.LevelGlobal: e}
 	m.report.Newest = &job.EpochStatus{Epoch: e, BlockedSeconds: t.Stopped.Seconds(),
@@ -242,8 +246,34 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 	return t, nil
 }
 
-// ended is called when the program has ended, or the process that passes its exit code on: a program that is left then
-// is killed. It waits for an image that is being taken.
+// learn notes the processes of the program, so that they can be killed when the first one has ended.
+func (m *images) learn() {
+	first, seen := m.family[m.pid]
+	if !seen {
+		return
+	}
+	opened := map[int]int{}
+	for _, pid := range pause.Tree(m.pid) {
+		if _, known := m.family[pid]; known {
+			continue
+		}
+		if process, err := unix.PidfdOpen(pid, 0); err == nil { // else it has ended
+			opened[pid] = process
+		}
+	}
+	tree := pause.Tree(m.pid) // a number that is still there was not another process's
+	alive := unix.PidfdSendSignal(first, 0, nil, 0) == nil
+	for pid, process := range opened {
+		if alive && slices.Contains(tree, pid) {
+			m.family[pid] = process
+		} else {
+			_ = unix.Close(process)
+		}
+	}
+}
+
+// ended is called when the program has ended, or the process that passes its exit code on. It kills those of its
+// processes that are left, and waits for an image that is being taken.
 func (m *images) ended(code int) {
 	if m == nil {
 		return
@@ -253,9 +283,10 @@ func (m *images) ended(code int) {
 	if err := m.tell.close(code == 0 || m.report.Stopped > 0); err != nil {
 		m.run.log.say("warning: the end of this start is missing in holdfast report: %v", err)
 	}
-	if m.process >= 0 {
-		_ = unix.PidfdSendSignal(m.process, unix.SIGKILL, nil, 0) // as a rule it has ended
-		_ = unix.Close(m.process)
-		m.process = -1
+	m.learn()
+	for _, process := range m.family {
+		_ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0) // as a rule it has ended
+		_ = unix.Close(process)
 	}
+	m.family = map[int]int{}
 }

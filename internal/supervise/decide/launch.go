@@ -56,7 +56,8 @@ func (m *Machine) starting() string {
 		m.died(m.now, m.peekPatience(), node)
 		return fmt.Sprintf("before the program started on it, node %s %s", node, why)
 	}
-	if (m.past.starts > 1 || m.cfg.StartTimeout > 0) && m.now.Sub(t.clock.startedAt) > m.startTimeout() {
+	limited := m.past.starts > 1 && !m.cfg.Images || m.cfg.StartTimeout > 0 // a restore of an image takes its time
+	if limited && m.now.Sub(t.clock.startedAt) > m.startTimeout() {
 		m.died(m.now, 0, "")
 		t.inquiry.suspects = t.nodes
 		return fmt.Sprintf("not all ranks reached Open within %v", m.startTimeout().Round(100*time.Millisecond))
