@@ -160,7 +160,7 @@ func (v *View) lock(ctx context.Context, run string, onlyRead bool) (release fun
 	return g.Release, nil
 }
 
-// Pin: an epoch stays at a level until UnpinEpoch.
+// Pin keeps an epoch at a level until UnpinEpoch.
 //
 //	Epoch Epoch
 //	Name  string // given by the user; may be empty

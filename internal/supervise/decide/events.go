@@ -19,16 +19,16 @@ type (
 		Line string
 		Err  error
 	}
-	// Announced: the program starts on a node, in a step of Slurm's if that is known.
+	// Announced reports that the program starts on a node, in a step of Slurm's if that is known.
 	Announced struct{ Node, Step string }
-	// Vanished: a process that had announced itself on a node has ended.
+	// Vanished reports that a process that had announced itself on a node has ended.
 	Vanished struct{ Node string }
-	// TaskFailed: srun tells of a task that ended with an error.
+	// TaskFailed reports that srun tells of a task that ended with an error.
 	TaskFailed struct{ Node, Text string }
-	// NoneLeft: all processes that mpirun has started have ended and wait for it to collect them,
+	// NoneLeft reports that all processes that mpirun has started have ended and wait for it to collect them,
 	// or that this is so no longer.
 	NoneLeft struct{ Is bool }
-	// Paused: the ranks have given up their GPUs, and wait for them, or have them again.
+	// Paused reports that the ranks have given up their GPUs, and wait for them, or have them again.
 	Paused struct{ Is bool }
 	// Reported is rank 0's report about the program.
 	Reported struct{ job.Report }
@@ -38,7 +38,7 @@ type (
 	Peeked struct{ Faults map[string]string }
 	// Asked answers RequestStop: whether rank 0 has been asked. If not, its last reports have come.
 	Asked struct{ OK bool }
-	// Exited: the launcher has ended and nothing of the start follows.
+	// Exited reports that the launcher has ended and nothing of the start follows.
 	Exited struct{ Code int }
 )
 
@@ -46,7 +46,7 @@ type (
 type (
 	// Begin is the first one.
 	Begin struct{}
-	// Tick: time has passed. It comes ten times a second, and when a Timer is due.
+	// Tick reports that time has passed. It comes ten times a second, and when a Timer is due.
 	Tick struct{}
 	// Signalled is a signal to this command.
 	Signalled struct{ Signal os.Signal }
