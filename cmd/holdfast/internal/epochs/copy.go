@@ -97,6 +97,7 @@ func badIfCorrupt(cmd *cobra.Command, err error, asJSON bool) error {
 	if cmd.Context().Err() != nil || !storage.IsDamage(err) {
 		return err
 	}
+	err = fmt.Errorf("%w; give the directories of all levels and nodes together, or run 'holdfast repair' on them", err)
 	if asJSON {
 		if werr := cli.JSONLines(cmd.OutOrStdout(), []cli.Failure{{Error: err.Error()}}); werr != nil {
 			return werr

@@ -164,7 +164,8 @@ func TestExportRefuses(t *testing.T) {
 	for _, args := range []string{"--force -o " + name, "-o " + name + "2", "--json -o " + name + "2"} {
 		code, out, errs := run(t, append([]string{"export", "3", "energy", "--rank", "1", "--from", dir},
 			strings.Fields(args)...)...)
-		if code != cli.Bad || !strings.Contains(errs, "rank-000001") || strings.Contains(args, "json") == (out == "") {
+		if code != cli.Bad || !strings.Contains(errs, "rank-000001") || !strings.Contains(errs, "holdfast repair") ||
+			strings.Contains(args, "json") == (out == "") {
 			t.Errorf("%s, damaged: got exit code %d, %q, %q", args, code, out, errs)
 		}
 	}

@@ -121,6 +121,10 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 		return keepRowOf(&k, dir, true), checkpoints.UnpinEpoch(ctx, dir, k.Epoch)
 	}
 	e := k.Epoch
+	if e == 0 && !namesAnother(epoch) {
+		return row, fmt.Errorf("no epoch in %s is kept under the name %q; give a number, \"newest\", or a name that "+
+			"'holdfast keep %s' lists", dir, epoch, dir)
+	}
 	if e == 0 {
 		list, err := inspect(cmd, []string{dir})
 		if err != nil {

@@ -18,6 +18,7 @@ func TestKeepVerb(t *testing.T) {
 		{[]string{"keep", global}, cli.Good, ""},
 		{[]string{"keep", local, "3"}, cli.NoLook, "HOLDFAST_GLOBAL"},
 		{[]string{"keep", global, "4"}, cli.NoLook, "no epoch 4"},
+		{[]string{"keep", global, "foo"}, cli.NoLook, `no epoch in ` + global + ` is kept under the name "foo"; give`},
 		{[]string{"keep", global, "3", "--remove"}, cli.NoLook, "not kept"},
 		{[]string{"keep", global, "--name", "x"}, cli.NoLook, "EPOCH"},
 		{[]string{"keep", global, "3", "--name", "2"}, cli.NoLook, "another epoch"},
