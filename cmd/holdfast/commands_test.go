@@ -60,8 +60,9 @@ func TestMan(t *testing.T) {
 	each(newRoot(), func(c *cobra.Command) {
 		page := filepath.Join(dir, "man1", strings.ReplaceAll(c.CommandPath(), " ", "-")+".1")
 		text, err := os.ReadFile(page)
-		if err != nil || !strings.Contains(string(text), "EXIT STATUS") {
-			t.Errorf("%s: %v, or no exit codes in it", page, err)
+		if err != nil || !strings.Contains(string(text), "EXIT STATUS") ||
+			regexp.MustCompile(`(?m)^\.SH .*\n\.PP$`).Match(text) { // mandoc warns of that
+			t.Errorf("%s: %v, no exit codes in it, or a paragraph macro after a heading", page, err)
 		}
 	})
 	// What is to be copied keeps its lines.

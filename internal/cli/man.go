@@ -40,7 +40,10 @@ func WritePages(dir string, pages map[string]string) (files []string, err error)
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
 // A Page is a manual page that is being written.
-type Page struct{ strings.Builder }
+type Page struct {
+	strings.Builder
+	begins bool // a section does
+}
 
 // NewPage begins the page of a name in a section.
 func NewPage(name, section, short string) *Page {
@@ -52,13 +55,19 @@ func NewPage(name, section, short string) *Page {
 }
 
 // Section begins a section.
-func (p *Page) Section(name string) { fmt.Fprintf(p, ".SH %s\n", name) }
+func (p *Page) Section(name string) {
+	fmt.Fprintf(p, ".SH %s\n", name)
+	p.begins = true
+}
 
 // Text writes lines that are roff already.
-func (p *Page) Text(lines string) { fmt.Fprintln(p, lines) }
+func (p *Page) Text(lines string) {
+	fmt.Fprintln(p, lines)
+	p.begins = false
+}
 
 // Entry writes an item of a list and its description.
-func (p *Page) Entry(item, text string) { fmt.Fprintf(p, ".TP\n%s\n%s\n", item, Roff(text)) }
+func (p *Page) Entry(item, text string) { p.Text(fmt.Sprintf(".TP\n%s\n%s", item, Roff(text))) }
 
 // Roff has a text as it is.
 func Roff(text string) string {
@@ -88,7 +97,9 @@ func (p *Page) Paragraphs(long string) {
 			}
 			continue
 		}
-		p.Text(".PP")
+		if !p.begins {
+			p.Text(".PP")
+		}
 		as := false
 		for line := range strings.SplitSeq(para, "\n") {
 			indented := strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "\t")
