@@ -49,7 +49,7 @@ func (p *Port) Arrive(h *Header, to Dest) *Arrival {
 	if !p.reaches(h, slab) {
 		return nil
 	}
-	p.sendCTS(h, false) // the program may do other things before it comes back
+	p.sendCTS(h, ctsLater) // the program may do other things before it comes back
 	a := &Arrival{Header: *h, p: p, to: to}
 	if h.Route == ByMapping || h.Route == RendezvousMapped {
 		a.carry(func() error { return p.readSlab(&a.Header, slab, &a.to) })
@@ -65,7 +65,7 @@ func (p *Port) Accept(h *Header, to Dest) *Arrival {
 	if !p.reaches(h, p.mapping(h.Slab)) {
 		return nil
 	}
-	p.sendCTS(h, true)
+	p.sendCTS(h, p.takesNow(h, &to))
 	return &Arrival{Header: *h, p: p, to: to, accepted: true}
 }
 

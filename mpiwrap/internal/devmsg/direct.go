@@ -16,7 +16,8 @@ import (
 
 // Large messages go straight from and to device memory where the MPI library takes its addresses:
 // it has said so, and a trial with the device has shown it. Each side does it or not for itself,
-// since the pieces are the same.
+// since the pieces are the same. If both do, and share a slab, the message is one piece: each
+// costs MPI some 20 us besides its bytes, and device memory gains nothing by several.
 //
 //   - A sender does it in calls that return when the message is sent, if the receiver is in a
 //     call that takes the pieces: see rendezvous.go. In a call that receives as well, both
@@ -37,11 +38,14 @@ type way struct {
 // ways are those from a device and to it.
 type ways struct{ out, in way }
 
+// trialBytes is the largest trial: MPI libraries treat longer messages alike.
+const trialBytes = 4 << 20
+
 // unknown reports whether a trial is to come before pieces of n bytes.
-func (w *way) unknown(n int) bool { return !w.staged && n > w.bytes }
+func (w *way) unknown(n int) bool { return !w.staged && !w.takes(n) }
 
 // takes reports whether pieces of n bytes have been tried with success.
-func (w *way) takes(n int) bool { return !w.staged && n <= w.bytes }
+func (w *way) takes(n int) bool { return !w.staged && min(n, trialBytes) <= w.bytes }
 
 // addressable reports whether MPI may be given addresses of a device, as far as the library declares.
 func (p *Port) addressable(mem Memory) bool {
@@ -79,8 +83,8 @@ func (p *Port) waysOf(mem Memory) *ways {
 	return w
 }
 
-// largest returns the largest piece of a message that fills mem.
-func largest(mem Memory) int { return min(mem.Bytes(), Unit(mem.Bytes())) }
+// largest returns how many bytes of mem a trial needs.
+func largest(mem Memory) int { return min(mem.Bytes(), trialBytes) }
 
 // sendsDirect reports whether mem may be sent from where it is. The first time it tries, with the
 // beginning of mem, which stays as it is.

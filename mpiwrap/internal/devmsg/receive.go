@@ -30,11 +30,11 @@ func (d *Dest) Room() int {
 func (p *Port) Receive(h *Header, to Dest) error {
 	slab := p.mapping(h.Slab)
 	if !p.reaches(h, slab) {
-		p.sendCTS(h, false)
+		p.sendCTS(h, ctsLater)
 		return fmt.Errorf("a message of rank %d for rank %d lies in memory that this process cannot map: %w",
 			h.Source, h.Dest, ErrDevice)
 	}
-	p.sendCTS(h, true)
+	p.sendCTS(h, p.takesNow(h, &to))
 	return p.receive(h, slab, &to)
 }
 

@@ -21,8 +21,26 @@ import (
 
 func ctsTag(h *Header) int { return pieceTags + h.Tag%ctsTags }
 
-// ctsBytes is the length of a CTS: the Seq of the RTS, and 1 if the receiver takes the message now.
+// ctsBytes is the length of a CTS: the Seq of the RTS, and whether the receiver takes the message now.
 const ctsBytes = 9
+
+// What a CTS says.
+const (
+	ctsLater byte = iota // the receiver does other things first
+	ctsNow               // it takes the message now
+	ctsWhole             // and as one piece: MPI is given its device memory, which has no use for pieces
+)
+
+// wholeBytes bounds messages of one piece: MPI counts bytes in 32 bits.
+const wholeBytes = 1 << 30
+
+// takesNow is what the CTS says of a message that this rank takes now.
+func (p *Port) takesNow(h *Header, to *Dest) byte {
+	if n := int(h.Bytes); h.Route == RendezvousMapped && n <= min(to.Room(), wholeBytes) && p.receivesDirect(to.Mem, n) {
+		return ctsWhole
+	}
+	return ctsNow
+}
 
 // cts is a CTS on its way, of this rank or to it.
 type cts struct {
@@ -60,9 +78,12 @@ func (c *cts) over(d driver.Driver) bool {
 	return true
 }
 
-// clear reports whether the receiver takes the message now.
-func (c *cts) clear(seq uint64) bool {
-	return binary.LittleEndian.Uint64(c.buf) == seq && c.buf[8] == 1
+// answer is what the CTS says of a message.
+func (c *cts) answer(seq uint64) byte {
+	if binary.LittleEndian.Uint64(c.buf) != seq {
+		return ctsLater
+	}
+	return c.buf[8]
 }
 
 // awaitCTS waits a short time for the receiver's CTS. It reports whether the receiver takes the message now, and
@@ -78,9 +99,11 @@ func (s *Send) awaitCTS() (now bool, partner *Arrival) {
 			partner, over = s.partner.Poll()
 		}
 		if !now && c.over(s.p.Driver) {
-			if now = c.clear(s.h.Seq); !now {
+			answer := c.answer(s.h.Seq)
+			if now = answer != ctsLater; !now {
 				return false, partner
 			}
+			s.whole = answer == ctsWhole
 			until = time.Now().Add(Patience)
 		}
 		late := time.Now().After(until)
@@ -100,15 +123,13 @@ func (s *Send) awaitCTS() (now bool, partner *Arrival) {
 }
 
 // sendCTS answers an RTS that proposes a rendezvous.
-func (p *Port) sendCTS(h *Header, now bool) {
+func (p *Port) sendCTS(h *Header, answer byte) {
 	if !h.Route.meets() {
 		return
 	}
 	c := p.newCTS()
 	binary.LittleEndian.PutUint64(c.buf, h.Seq)
-	if now {
-		c.buf[8] = 1
-	}
+	c.buf[8] = answer
 	var err error
 	c.h, err = p.Driver.Isend(driver.Standard, c.buf, h.Source, ctsTag(h), p.Private)
 	if err != nil || c.h == 0 { // without a CTS the sender does not wait for long
@@ -157,9 +178,14 @@ func (s *Send) sendDirect() (sent bool, err error) {
 	return sent, err
 }
 
-// announceMPI notes in the slab that the bytes come over MPI.
+// announceMPI notes in the slab that the bytes come over MPI, and whether as one piece.
 func (s *Send) announceMPI() {
-	if s.h.Route == RendezvousMapped {
+	switch {
+	case s.h.Route != RendezvousMapped:
+	case s.whole:
+		s.h.Unit = int(s.h.Bytes)
+		s.set(ViaMPIWhole)
+	default:
 		s.set(ViaMPI)
 	}
 }
@@ -193,14 +219,18 @@ func (s *Send) sendPiecesFrom(at uintptr, meanwhile func()) error {
 	return s.p.eachPiece(&s.h, memoryAt(at, int(s.h.Bytes)), s.isend, meanwhile, func(int, driver.Status) {})
 }
 
-// chosen waits until the sender of a rendezvous in a slab has chosen a way. Its choice needs MPI to
+// chosen waits until the sender of a rendezvous in a slab has chosen a way, and notes in h that it is of one piece. Its choice needs MPI to
 // bring it this rank's CTS.
 func (p *Port) chosen(h *Header, slab *Slab) Route {
 	for spins := 0; slab.State(h.Slot) == Filling; spins++ {
 		p.sweep()
 		pause(spins)
 	}
-	if slab.State(h.Slot) == ViaMPI {
+	switch slab.State(h.Slot) {
+	case ViaMPIWhole:
+		h.Unit = int(h.Bytes)
+		return OverMPI
+	case ViaMPI:
 		return OverMPI
 	}
 	return ByMapping

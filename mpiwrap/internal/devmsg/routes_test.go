@@ -177,7 +177,12 @@ func sendAndReceive(p *Port, world driver.Handle, n int, lends, waits bool) erro
 			}
 		}
 		if waits {
+			before := p.Stats().ReceivedDirect
 			err = p.Receive(h, to)
+			whole := h.Unit == n
+			if direct := p.Stats().ReceivedDirect > before && h.Route == RendezvousMapped; direct != whole {
+				return fmt.Errorf("message %d: from device to device: %v, as one piece: %v", k, direct, whole)
+			}
 		} else {
 			a := p.Arrive(h, to)
 			for over := false; !over && err == nil; pause(0) {

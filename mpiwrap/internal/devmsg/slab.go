@@ -70,7 +70,8 @@ const (
 	Filling
 	Ready
 	Spoilt
-	ViaMPI // the bytes come over MPI after all; the receiver makes the slots free
+	ViaMPI      // the bytes come over MPI after all; the receiver makes the slots free
+	ViaMPIWhole // the same, as one piece
 )
 
 // Slab is one, mapped.
