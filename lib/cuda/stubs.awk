@@ -44,10 +44,14 @@ function stubs(i) {
 	}
 	when["submit"] = 1
 	when["arena"] = 2
+	when["at once"] = 3
 	print "\t.section .rodata\n\t.globl hf_when\n\t.hidden hf_when\nhf_when:"
-	for (i = 0; i < n; i++) print "\t.byte " when[kind[names[i]]] + 0
+	for (i = 0; i < n; i++) print "\t.byte " when[at_once(names[i]) ? "at once" : kind[names[i]]] + 0
 	print "\t.section .note.GNU-stack, \"\", @progbits"
 }
+
+# Calls that copy or set memory and take no stream. Some return before the device has done it.
+function at_once(name) { return kind[name] == "submit" && name ~ /^cuMem(cpy|set)/ && stream[name] == "0" }
 
 function list(count, prefix, empty, i, s) {
 	for (i = 1; i <= count; i++) s = s (i > 1 ? ", " : "") prefix i
@@ -75,6 +79,7 @@ function submits(i, name, s) {
 		print "\thf_" (pointers[name] ~ /^k/ ? "launch" : "submit") "(HF_" name ", " s ", " \
 			nth(pointers[name], 1) ", " nth(pointers[name], 2) ");"
 		print "\te = ((CUresult(*)(" list(args[name], "hf_word a") "))hf_real[HF_" name "])(" list(args[name], "a") ");"
+		if (at_once(name)) print "\thf_memops(e, " s ");"
 		print "\thf_gate_leave();\n\treturn e;\n}\n"
 	}
 }

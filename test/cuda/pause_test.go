@@ -221,6 +221,42 @@ func (s session) says(t *testing.T, pairs ...string) {
 	}
 }
 
+// TestPauseAtTheEnd: a program that comes to its end while it is paused waits, and ends as it would have.
+func TestPauseAtTheEnd(t *testing.T) {
+	in, end := io.Pipe()
+	r := &running{cmd: exec.CommandContext(t.Context(), inBuilt("ends"))}
+	r.cmd.Env = append(os.Environ(), pausable(filepath.Join(t.TempDir(), "usage"))...)
+	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = in, &r.out, &r.said
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.cmd.Wait() }()
+	for {
+		if found, err := pause.Find([]int{r.pid()}); err == nil && len(found) == 1 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := paused(t, r); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(end)
+	_ = end.Close()
+	select {
+	case err := <-ended:
+		t.Fatalf("it has ended while it was paused: %v\n%s", err, r.said.String())
+	case <-time.After(300 * time.Millisecond):
+	}
+	// It may end before it has answered.
+	if err := resumed(t, r); err != nil && !strings.Contains(err.Error(), "has ended") {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || r.out.String() != "ends: 0\n" {
+		t.Errorf("%v\n%s%s", err, r.out.String(), r.said.String())
+	}
+}
+
 // TestToolGone: a program goes on when the tool leaves in the middle of a pause, and stays paused when that was done.
 func TestToolGone(t *testing.T) {
 	want := alone().run(t, linked, longProgram...)

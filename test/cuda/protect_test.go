@@ -117,6 +117,36 @@ func TestProtectRefuses(t *testing.T) {
 	}
 }
 
+// TestProtectTransport: memory of a library that moves messages is no part of a checkpoint, unless it holds the
+// program's data. Then hf_protect_cuda refuses it: a restart would lack it.
+func TestProtectTransport(t *testing.T) {
+	start, dir := protecting(t), t.TempDir()
+	for _, c := range []struct {
+		file    string
+		lent    bool
+		refused bool
+	}{
+		{"libnccl.so.2", false, false}, {"libnccl.so.2", true, true}, {"libmpi.so.40", false, false},
+		{"libnvshmem_host.so.3", false, true},
+	} {
+		library := filepath.Join(dir, c.file)
+		if err := run([]string{"cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC",
+			"-I../../lib/cuda/src", "testdata/transport.c", "-o", library}); err != nil {
+			t.Fatal(err)
+		}
+		w, program := start(t.TempDir())
+		w = w.with("TRANSPORT=" + library)
+		if c.lent {
+			w = w.with("LENT=1")
+		}
+		r, err := w.try(t, program, fmt.Sprint(protectSteps), "0", "lent")
+		refused := err != nil && strings.Contains(r.out, "cannot hold: 4096 bytes") && strings.Contains(r.out, library+"+0x")
+		if refused != c.refused || (err != nil) != c.refused {
+			t.Errorf("%+v: %v\n%s%s", c, err, r.out, r.said)
+		}
+	}
+}
+
 // TestPauseBesideCheckpoints: a program that takes checkpoints by the clock is paused, and moved to another GPU and
 // back, at random moments, also while one is taken or is due, and killed behind its last one. Started again it computes
 // what it computes undisturbed.

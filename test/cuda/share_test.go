@@ -97,9 +97,11 @@ func (s *sharing) user(t *testing.T) *running {
 }
 
 // TestShare: a process opens memory of another one's arena. While it is open neither is paused, and the error says who
-// uses what; afterwards both are, and a handle from before the pause opens the memory again.
+// uses what; afterwards both are, and a handle from before the pause opens the memory again. Copies wait for the device
+// once they are to, as CUDA-aware MPI libraries ask for before they share memory.
 func TestShare(t *testing.T) {
-	s := pausable(filepath.Join(t.TempDir(), "usage")).share(t)
+	s := pausable(filepath.Join(t.TempDir(), "usage")).
+		with("WAITS=" + filepath.Join(built.dir, fake, "libcuda.so.1")).share(t)
 	s.until("opened")
 	user := s.user(t)
 	for program, want := range map[*running]string{

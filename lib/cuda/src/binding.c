@@ -142,7 +142,8 @@ static hf_any *function(void *handle, const char *name) {
  * for: the driver's own address is not slower than it was. */
 static bool hooked(unsigned i) {
 	return hf_hooks[i] != NULL &&
-		(hf_when[i] == HF_ALWAYS || (hf_when[i] == HF_GATED ? hf_settings.gate : hf_settings.arena));
+		(hf_when[i] == HF_ALWAYS || (hf_when[i] != HF_ARENA && hf_settings.gate) ||
+			(hf_when[i] != HF_GATED && hf_settings.arena));
 }
 
 static void bind_all(void) {

@@ -312,6 +312,14 @@ static void stay(void) {
 	}
 }
 
+/* Runs before the driver's own exit handlers, which end it under a pause that has begun. The gate is entered for good:
+ * a program that ends goes on once it is resumed, and no pause begins after that. */
+static void ends(void) {
+	if (atomic_load(&door.open)) {
+		hf_gate_enter(HF_cuCtxDestroy_v2);
+	}
+}
+
 void hf_door_open(void) {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	sigset_t all, old;
@@ -338,6 +346,9 @@ void hf_door_open(void) {
 		return;
 	}
 	pthread_detach(thread);
+	if (atexit(ends) != 0) {
+		hf_say("a pause while the program ends may kill it: no memory");
+	}
 	stay();
 }
 

@@ -44,6 +44,7 @@ enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_ARRAY = 3
 enum {
 	CU_POINTER_ATTRIBUTE_CONTEXT = 1,
 	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+	CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,
 	CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
@@ -212,6 +213,7 @@ CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags);
 CUresult cuMemHostUnregister(void *at);
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr at);
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr at);
+CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr at);
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr at);
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes);
 CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *prop, int option);

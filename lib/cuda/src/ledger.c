@@ -20,6 +20,12 @@ static struct hf_asker *askers;
 static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libmpi",
 	"libopen-pal", "mca_", "libmca_", "libfabric" };
 
+/* Of these, one whose device memory is the program's: what nvshmem_malloc returns is part of a heap. */
+static const char *const heaps[] = { "libnvshmem" };
+
+/* Functions of transports that a program calls for memory of its own. */
+static const char *const lenders[] = { "ncclMemAlloc", "pncclMemAlloc" };
+
 /* Libraries that pass on the requests of others: NVIDIA's shared runtime, and UCX's hooks. */
 static const char *const relays[] = { "libcudart", "libucm" };
 
@@ -133,8 +139,31 @@ static const struct hf_asker *asker(const void *at) {
 	name = strrchr(info.dli_fname, '/');
 	name = name == NULL ? info.dli_fname : name + 1;
 	a->transport = begins(name, transports, sizeof transports / sizeof *transports);
+	a->heap = begins(name, heaps, sizeof heaps / sizeof *heaps);
+	a->lends =
+		a->transport && info.dli_sname != NULL && begins(info.dli_sname, lenders, sizeof lenders / sizeof *lenders);
 	a->relay = begins(name, relays, sizeof relays / sizeof *relays);
 	return a;
+}
+
+/* Whether what a transport asks for will hold the program's data. */
+static bool lent(const struct hf_asker *transport) {
+	const struct hf_asker *a;
+	bool lends = false;
+	void *frames[64];
+	int i, n;
+
+	if (transport->heap) {
+		return true;
+	}
+	n = backtrace(frames, sizeof frames / sizeof *frames);
+	for (i = 0; i < n && (a = asker(frames[i])) != NULL; i++) {
+		if (lends && !a->transport) {
+			return true;
+		}
+		lends = a->lends;
+	}
+	return false;
 }
 
 /* The caller of the relay. */
@@ -216,6 +245,7 @@ void hf_ledger_add(struct hf_block block, const void *caller) {
 	}
 	hf_ledger_lock();
 	uses(block.context);
+	block.lent = block.kind <= HF_MAPPED && block.asker != NULL && block.asker->transport && lent(block.asker);
 	block.order = ++hf_ledger.order;
 	block.own = hf_not_the_programs;
 	insert(&block);

@@ -22,8 +22,9 @@ extern const char *const hf_names[HF_COUNT];
 
 enum hf_called {
 	HF_ALWAYS,
-	HF_GATED, /* with the gate: the call makes the device read or write memory */
-	HF_ARENA  /* with the arena */
+	HF_GATED,  /* with the gate: the call makes the device read or write memory */
+	HF_ARENA,  /* with the arena */
+	HF_AT_ONCE /* with either: the call is one of those that hf_memops is for */
 };
 
 /* The driver's function. The library calls no other. */
@@ -146,6 +147,8 @@ struct hf_asker {
 	char *file;
 	size_t offset;
 	bool transport; /* a library that moves messages between processes */
+	bool heap;      /* one whose device memory is the program's */
+	bool lends;     /* a function of one that makes memory for the program */
 	bool relay;     /* a library that asks for others */
 	struct hf_asker *next;
 };
@@ -162,6 +165,7 @@ struct hf_block {
 	const void *owner; /* of a variable: its module or library */
 	const char *name;  /* of a variable; it stays as long as the process */
 	bool own;          /* libholdfast asked for it, for a short time */
+	bool lent;         /* a transport asked for it, for the program's data */
 	uint64_t order;    /* counts allocations from 1 */
 	const struct hf_asker *asker;
 	CUDA_ARRAY3D_DESCRIPTOR array; /* of HF_ARRAY and HF_MIPMAPPED; of the largest level */
@@ -465,6 +469,16 @@ static inline void hf_submit(unsigned call, hf_word stream, hf_word first, hf_wo
 	hf_gate_enter(call);
 	atomic_store_explicit(&hf_self->streams[hf_place_of(stream)], stream, memory_order_relaxed);
 	atomic_store_explicit(&hf_self->calls[hf_place_of(stream)], call, memory_order_relaxed);
+}
+
+/* Whether calls that copy or set memory at once return only when the device has done it. */
+extern _Atomic bool hf_memops_wait;
+
+/* After such a call, by its default stream. */
+static inline void hf_memops(CUresult e, hf_word stream) {
+	if (e == CUDA_SUCCESS && atomic_load_explicit(&hf_memops_wait, memory_order_relaxed)) {
+		(void)REAL(cuStreamSynchronize)((CUstream)stream);
+	}
 }
 
 /* The stream in the argument of cuLaunchKernelEx: behind seven numbers of 32 bits. */

@@ -468,6 +468,25 @@ OWN(cuPointerGetAttributes)(unsigned count, int *which, void **values, CUdevicep
 	return e;
 }
 
+_Atomic bool hf_memops_wait;
+
+/* Open MPI and UCX ask for this before another process reads the memory. The driver refuses it for mapped memory, so
+ * the library does it for the arena: from then on calls that copy or set memory return when that is done. They do so
+ * for all memory, which is more than was asked for. */
+OWN(cuPointerSetAttribute)(const void *value, int which, CUdeviceptr at) {
+	CUresult e = CUDA_SUCCESS;
+	struct hf_block b;
+
+	hf_gate_enter(HF_cuPointerSetAttribute);
+	if (which != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || value == NULL || !hf_ledger_arena(at, &b) || !b.arena) {
+		e = REAL(cuPointerSetAttribute)(value, which, at);
+	} else if (*(const unsigned char *)value != 0 && !atomic_exchange(&hf_memops_wait, true)) {
+		hf_memops(e, 0);
+	}
+	hf_gate_leave();
+	return e;
+}
+
 OWN(cuMemRetainAllocationHandle)(CUmemGenericAllocationHandle *handle, void *at) {
 	CUresult e;
 

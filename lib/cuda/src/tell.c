@@ -9,6 +9,9 @@ static const char *const calls[HF_KINDS] = { "cuMemAlloc", "cuMemAllocPitch", "c
 	"cuIpcOpenMemHandle or another interface", "cuMipmappedArrayCreate", "cuCtxSetLimit for the heap of kernels" };
 
 static enum hfl_part part(const struct hf_block *b) {
+	if (b->lent) {
+		return HFL_REFUSED;
+	}
 	if (b->own || (b->asker != NULL && b->asker->transport)) {
 		return HFL_NONE;
 	}

@@ -717,6 +717,15 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr at) {
 	return CUDA_SUCCESS;
 }
 
+/* As the driver does, which refuses it for mapped memory. */
+CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr at) {
+	const struct block *b = block_of(at);
+
+	return value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || b == NULL ? CUDA_ERROR_INVALID_VALUE
+		: b->behind != NULL                                                            ? CUDA_ERROR_NOT_SUPPORTED
+																					   : CUDA_SUCCESS;
+}
+
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr at) {
 	CUresult e = CUDA_SUCCESS;
 	unsigned i;
@@ -1247,7 +1256,11 @@ CUresult cuStreamQuery(CUstream stream) {
 	return e;
 }
 
+/* How many times the default stream was waited for. */
+_Atomic unsigned fake_waits;
+
 CUresult cuStreamSynchronize(CUstream stream) {
+	fake_waits += stream == NULL;
 	CUresult e = spoils(stream_of(stream));
 
 	return e != CUDA_SUCCESS ? e : drained(stream_of(stream));

@@ -11,8 +11,11 @@
  *   moved    started again, the memory of the pool comes to another address
  *   shaped   started again, the array has as many bytes in another shape
  *   managed, heap  there is what no checkpoint can hold
+ *   lent     a library that moves messages makes memory: for itself, and if
+ *            LENT is set, for the program
  *   twice    two variables have one name; hf_protect_cuda is called again when
  *            it has said so */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,6 +57,17 @@ struct state {
 	size_t pitch;
 };
 
+/* Has the library of TRANSPORT make memory. */
+static void transport(CUdeviceptr *at) {
+	void *library = dlopen(getenv("TRANSPORT"), RTLD_NOW);
+	int (*make)(CUdeviceptr *, size_t);
+	void *f = library != NULL ? dlsym(library, getenv("LENT") != NULL ? "ncclMemAlloc" : "buffer") : NULL;
+
+	CHECK(f == NULL);
+	memcpy(&make, &f, sizeof make);
+	CHECK(make(at, 4096));
+}
+
 static void allocate(struct state *s) {
 	const size_t bytes = N * sizeof(double);
 	const int swapped = is("swapped") && getenv("AGAIN") != NULL, smaller = is("smaller") && getenv("AGAIN") != NULL;
@@ -78,6 +92,9 @@ static void allocate(struct state *s) {
 	}
 	if (is("heap")) {
 		CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
+	}
+	if (is("lent")) {
+		transport(&s->wrong);
 	}
 	if (is("moved") && getenv("AGAIN") != NULL) {
 		CHECK(cuMemAllocAsync(&s->wrong, 4096, NULL));

@@ -2,6 +2,7 @@
  * the one that has it frees and allocates beside it. Both wait for a line of standard input where they say "waits".
  *
  * usage: share */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,6 +71,25 @@ static void waits(const char *what) {
 	step();
 }
 
+/* The calls that copy and set memory wait for the device once somebody has asked for it, and not before. The fake
+ * driver, which the library has loaded, counts that. */
+static void wait_for_copies(CUdeviceptr to, CUdeviceptr from) {
+	void *driver = dlopen(getenv("WAITS"), RTLD_NOW | RTLD_NOLOAD);
+	const _Atomic unsigned *waits = driver != NULL ? dlsym(driver, "fake_waits") : NULL;
+	const unsigned on = 1, before = waits != NULL ? *waits : 0;
+
+	CHECK(waits == NULL);
+	CHECK(cuMemcpyDtoD_v2(to, from, SMALL));
+	CHECK(*waits != before);
+	CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to));
+	CHECK(*waits != before + 1); /* for what was under way */
+	CHECK(cuMemcpyDtoD_v2(to, from, SMALL));
+	CHECK(cuMemsetD8_v2(to, 2, SMALL));
+	CHECK(*waits != before + 3);
+	CHECK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, from));
+	CHECK(*waits != before + 3);
+}
+
 static int owner(void) {
 	CUipcMemHandle handles[BLOCKS], again;
 	CUdeviceptr at[BLOCKS], other;
@@ -80,6 +100,9 @@ static int owner(void) {
 		CHECK(cuMemAlloc_v2(&at[i], bytes_of[i]));
 		CHECK(cuMemsetD8_v2(at[i], (unsigned char)(i + 1), bytes_of[i]));
 		CHECK(cuIpcGetMemHandle(&handles[i], at[i]));
+	}
+	if (getenv("WAITS") != NULL) {
+		wait_for_copies(at[1], at[2]);
 	}
 	CHECK(cuIpcGetMemHandle(&again, at[1] + 100)); /* of the block, wherever in it */
 	CHECK(memcmp(&again, &handles[1], sizeof again) != 0);
