@@ -23,7 +23,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	rank.Emit(events.Event{Name: "cut", Epoch: 3})
+	rank.Emit(events.Event{Name: events.Commit, Epoch: 3, Level: "local"})
 	if err := rank.Close(); err != nil {
 		log.Fatal(err)
 	}
@@ -39,5 +39,5 @@ func Example() {
 			}
 		}
 	}
-	// Output: cut 3
+	// Output: commit 3
 }
