@@ -140,7 +140,8 @@ func TestProtectTransport(t *testing.T) {
 			w = w.with("LENT=1")
 		}
 		r, err := w.try(t, program, fmt.Sprint(protectSteps), "0", "lent")
-		refused := err != nil && strings.Contains(r.out, "cannot hold: 4096 bytes") && strings.Contains(r.out, library+"+0x")
+		refused := err != nil && strings.Contains(r.out, "cannot hold: 4096 bytes") &&
+			strings.Contains(r.out, library+"+0x")
 		if refused != c.refused || (err != nil) != c.refused {
 			t.Errorf("%+v: %v\n%s%s", c, err, r.out, r.said)
 		}

@@ -219,8 +219,8 @@ func (s *Send) sendPiecesFrom(at uintptr, meanwhile func()) error {
 	return s.p.eachPiece(&s.h, memoryAt(at, int(s.h.Bytes)), s.isend, meanwhile, func(int, driver.Status) {})
 }
 
-// chosen waits until the sender of a rendezvous in a slab has chosen a way, and notes in h that it is of one piece. Its choice needs MPI to
-// bring it this rank's CTS.
+// chosen waits until the sender of a rendezvous in a slab has chosen a way, and notes in h that it is of one piece. Its
+// choice needs MPI to bring it this rank's CTS.
 func (p *Port) chosen(h *Header, slab *Slab) Route {
 	for spins := 0; slab.State(h.Slot) == Filling; spins++ {
 		p.sweep()
