@@ -36,7 +36,8 @@ const wholeBytes = 1 << 30
 
 // takesNow is what the CTS says of a message that this rank takes now.
 func (p *Port) takesNow(h *Header, to *Dest) byte {
-	if n := int(h.Bytes); h.Route == RendezvousMapped && n <= min(to.Room(), wholeBytes) && p.receivesDirect(to.Mem, n) {
+	n := int(h.Bytes)
+	if h.Route == RendezvousMapped && n <= min(to.Room(), wholeBytes) && p.receivesDirect(to.Mem, n) {
 		return ctsWhole
 	}
 	return ctsNow
