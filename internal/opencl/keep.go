@@ -26,29 +26,29 @@ type kept struct {
 	room     []byte // mapped memory of the file
 }
 
-// newKept makes memory for so many bytes of contents.
-func newKept(bytes int64) (k *kept, err error) {
+// newKept makes memory for n bytes of contents.
+func newKept(n int64) (k *kept, err error) {
 	fd, err := unix.MemfdCreate("holdfast opencl paused", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
 	k = &kept{file: os.NewFile(uintptr(fd), "state of an OpenCL program")}
-	if err := k.grow(bytes); err != nil {
+	if err := k.grow(n); err != nil {
 		return nil, errors.Join(err, k.file.Close())
 	}
 	return k, nil
 }
 
-// grow makes memory for so many bytes, unless there is enough.
-func (k *kept) grow(bytes int64) error {
-	if bytes <= int64(len(k.room)) {
+// grow makes memory for n bytes, unless there is enough.
+func (k *kept) grow(n int64) error {
+	if n <= int64(len(k.room)) {
 		return nil
 	}
-	err := errors.Join(k.done(), unix.Fallocate(int(k.file.Fd()), 0, 0, bytes))
+	err := errors.Join(k.done(), unix.Fallocate(int(k.file.Fd()), 0, 0, n))
 	if err != nil {
-		return fmt.Errorf("%d bytes of memory for its objects: %w", bytes, err)
+		return fmt.Errorf("%d bytes of memory for its objects: %w", n, err)
 	}
-	k.room, err = unix.Mmap(int(k.file.Fd()), 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE,
+	k.room, err = unix.Mmap(int(k.file.Fd()), 0, int(n), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_SHARED|unix.MAP_POPULATE)
 	return err
 }

@@ -312,7 +312,7 @@ static void stay(void) {
 	}
 }
 
-/* Runs before the driver's own exit handlers, which end it under a pause that has begun. The gate is entered for good:
+/* Runs before the driver's own exit handlers, which end it under a pause that has begun. The gate is entered and not left:
  * a program that ends goes on once it is resumed, and no pause begins after that. */
 static void ends(void) {
 	if (atomic_load(&door.open)) {
