@@ -312,8 +312,8 @@ static void stay(void) {
 	}
 }
 
-/* Runs before the driver's own exit handlers, which end it under a pause that has begun. The gate is entered and not left:
- * a program that ends goes on once it is resumed, and no pause begins after that. */
+/* Runs before the driver's own exit handlers, which end it under a pause that has begun. The gate is entered and
+ * not left: a program that ends goes on once it is resumed, and no pause begins after that. */
 static void ends(void) {
 	if (atomic_load(&door.open)) {
 		hf_gate_enter(HF_cuCtxDestroy_v2);
