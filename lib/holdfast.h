@@ -138,9 +138,9 @@ int hf_protect(const char *name, void *ptr, size_t count, hf_type type);
  * calls in the same order: each must lie at the same address, since device memory may hold addresses. A variable of a
  * module, "cuda.NAME", is part of checkpoints once the program has asked for its address; a copy to or from it does.
  *
- * Buffers of MPI, UCX, NCCL and NVSHMEM are left out. Managed memory, pools, mappings that the program has made,
- * arrays and memory of graphs are refused: this call, or a later hf_point, fails and names the allocation.
- * Page-locked host memory is not included: use hf_protect. */
+ * Buffers of MPI, UCX and NCCL are left out. Managed memory, mappings that the program has made, memory of graphs,
+ * NVSHMEM's heap and memory of ncclMemAlloc are refused: this call, or a later hf_point, fails and names the
+ * allocation. Page-locked host memory is not included: use hf_protect. */
 int hf_protect_cuda(void);
 
 /* Gives an array another length: returns its new memory, for count elements, or NULL if there is none. The contents of
