@@ -18,7 +18,7 @@ type Linear interface{ linear() item }
 // Name returns the object's name, empty if it has none.
 func (m memory) Name() string { return m.e.Record.Name }
 
-// Bytes returns the object's size.
+// Bytes returns the object's size in bytes.
 func (m memory) Bytes() int { return int(m.e.Record.Mem.Bytes) }
 
 // Restored reports whether the last Restore gave the object its bytes. A program that
@@ -29,8 +29,8 @@ func (m memory) Restored() bool {
 	return m.e.Known
 }
 
-// Release releases the memory once the issued commands are complete. Further calls
-// do nothing.
+// Release releases the memory once the issued commands are complete. Further calls do nothing. A variable of a program
+// goes with the program: it matches ErrUnsupported.
 func (m memory) Release() error { return m.dev.drop(m.e) }
 
 // Buffer is linear memory of a device, or a range of it.
@@ -48,14 +48,17 @@ const (
 	WriteOnly = driver.WriteOnly
 )
 
-// Buffer gives the buffer of this name, or makes it with undefined contents.
-// One that exists with another size is an error that matches ErrConflict. An
-// empty name makes a new buffer each time.
+// Buffer gives the buffer of this name, or makes it with undefined contents. An empty name makes a new buffer each
+// time.
+//
+// Errors match ErrConflict if one exists with another size, ErrRange for bytes below 1, ErrLimit above
+// Info.MaxAllocBytes, and ErrOutOfMemory. Before the last, captures move their bytes from the device to the host, which
+// takes as long as the copy.
 func (d *Device) Buffer(name string, bytes int) (*Buffer, error) {
 	return d.BufferFor(name, bytes, ReadWrite)
 }
 
-// BufferFor is Buffer with an access mode for kernels.
+// BufferFor is Buffer with an access mode for kernels. An existing buffer keeps its own.
 func (d *Device) BufferFor(name string, bytes int, a Access) (*Buffer, error) {
 	return obtainBytes(d, name, record.Mem{Kind: driver.MemBuffer, Bytes: int64(bytes), Access: a}, newBuffer)
 }
@@ -75,10 +78,10 @@ func obtainBytes[T any](d *Device, name string, want record.Mem, wrap func(item)
 // runs on one of them restores on all.
 const SubAlign = 4096
 
-// Sub gives the range of b from off on as a buffer of its own: no copy, the
-// bytes are b's. off is a multiple of SubAlign, so that the range can be
-// restored on every device. b may be released before its ranges. There are no
-// ranges of ranges.
+// Sub gives the range of b from byte off on as a buffer of its own: no copy, the bytes are b's. off is a multiple of
+// SubAlign, so that the range can be restored on every device; other offsets match ErrLimit. A range outside of b
+// matches ErrRange. b may be released before its ranges. There are no ranges of ranges, nor of variables of programs:
+// ErrUnsupported.
 func (b *Buffer) Sub(name string, off, bytes int) (*Buffer, error) {
 	if off%SubAlign != 0 {
 		return nil, b.fail("divide", fmt.Errorf("offset %d is not a multiple of %d: %w", off, SubAlign, ErrLimit))
@@ -116,16 +119,15 @@ type Shared struct {
 
 func (s *Shared) linear() item { return s.item }
 
-// Shared gives the shared buffer of this name, or makes it.
+// Shared gives the shared buffer of this name, or makes it with undefined contents. Errors are those of Buffer.
 func (d *Device) Shared(name string, bytes int) (*Shared, error) {
 	return obtainBytes(d, name, record.Mem{Kind: driver.MemShared, Bytes: int64(bytes)},
 		func(i item) *Shared { return &Shared{memory: memory{i}} })
 }
 
-// Map waits for the queue and gives the host the bytes of s. Until Unmap no kernel and
-// no copy may use s; Read and Write move the bytes of the slice. The slice is not used
-// after Unmap. A capture is possible meanwhile, a restore or a migration is not
-// (ErrMapped).
+// Map waits for the queue and gives the host the bytes of s, without a copy if the device can. Until Unmap no kernel
+// and no copy may use s; Read and Write move the bytes of the slice. The slice is not used after Unmap. A capture is
+// possible meanwhile, a restore or a migration is not (ErrMapped). So is a second Map (ErrMapped).
 func (q *Queue) Map(s *Shared) (b []byte, err error) {
 	err = q.onShared("map", s, func() (err error) {
 		if s.e.Mapped != nil {
@@ -142,7 +144,8 @@ func (q *Queue) Map(s *Shared) (b []byte, err error) {
 	return b, err
 }
 
-// Unmap ends Map: commands issued afterwards see the host's writes.
+// Unmap ends Map: commands issued afterwards see the host's writes. It does not wait for the queue. Shared memory that
+// is not mapped matches ErrRange.
 func (q *Queue) Unmap(s *Shared) error {
 	return q.onShared("unmap", s, func() error {
 		if s.e.Mapped == nil {
@@ -178,13 +181,14 @@ type HostBuffer struct {
 	memory
 }
 
-// HostBuffer gives the host buffer of this name, or makes it, zeroed.
+// HostBuffer gives the host buffer of this name, or makes it, zeroed. Errors are those of Buffer, without ErrLimit.
+// Making one pins its pages, which takes longer than a copy of them.
 func (d *Device) HostBuffer(name string, bytes int) (*HostBuffer, error) {
 	return obtainBytes(d, name, record.Mem{Kind: driver.MemHost, Bytes: int64(bytes)},
 		func(i item) *HostBuffer { return &HostBuffer{memory{i}} })
 }
 
-// Host returns the memory of the buffer. It must not be used after Release.
+// Host returns the memory of the buffer itself, not a copy. It must not be used after Release.
 func (h *HostBuffer) Host() []byte { return h.e.Host.Bytes }
 
 // Release unpins and unmaps the memory when the commands that were issued are

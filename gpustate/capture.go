@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Capture is the state of a device at one moment. It is complete when the
-// Capture method returns it; some of the bytes may still be on the device, in a
-// copy that the program cannot reach. Release it.
+// Capture is the state of a device at one moment. It is complete when the Capture method returns it; some of the bytes
+// may still be on the device, in a copy that the program cannot reach. The caller releases it. All its calls are local.
 //
 //	func Record() []byte       // the description of all objects, for Restore
 //	func Contents() []Content  // the memory objects whose bytes it holds, in order of creation
 //	// ReadAt copies bytes of content i from off on into all of dst. It may be
-//	// called from several goroutines, while the program runs.
+//	// called from several goroutines, while the program runs. Bytes that the content
+//	// lacks match ErrRange.
 //	func ReadAt(ctx context.Context, i int, dst []byte, off int64) error
-//	// Slice is the bytes of content i from off on when they lie in host memory in one
+//	// Slice returns the bytes of content i from off on when they lie in host memory in one
 //	// piece, otherwise nil. It is valid until Release and must not be written to.
 //	func Slice(i int, off, n int64) []byte
 //	// Hashes computes, for each content in order, the hashes of its chunks that lie in
@@ -38,7 +38,7 @@ type Capture = checkpoint.Capture
 //	Bytes int64
 type Content = checkpoint.Content
 
-// HashBytes is the length of a chunk that one Hash covers; the last chunk of a content may be shorter.
+// HashBytes is the length in bytes of a chunk that one Hash covers; the last chunk of a content may be shorter.
 const HashBytes = chunkhash.Bytes
 
 // Hash is 128 bits of a chunk of a content. Two chunks of one length and with equal hashes of one Device in one process
@@ -46,7 +46,8 @@ const HashBytes = chunkhash.Bytes
 // chunk has the zero Hash: it means unknown.
 type Hash = chunkhash.Sum
 
-// StateBytes returns the sum of the bytes of all memory objects: the most that a capture holds, besides its record.
+// StateBytes returns the sum of the bytes of all memory objects: the most that a capture holds, besides its record. It
+// asks no driver.
 func (d *Device) StateBytes() int64 {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -59,17 +60,17 @@ func (d *Device) StateBytes() int64 {
 	return sum
 }
 
-// Capture waits for all commands and takes the state of the device. Calls on
-// the device's objects wait meanwhile.
+// Capture waits for all commands and takes the state of the device. Calls on the device's objects wait meanwhile.
 //
 // Bytes go into free device memory when there is room, in a hundredth of the time of a copy to the host. The rest goes
 // into host memory. alloc returns that memory, of the length that it is asked for. It belongs to the capture until
 // Release. If alloc returns nil, the capture allocates memory. Give memory that has been used before: the first use of
 // pages costs more than the copy.
 //
-// When ctx ends while commands are still running, Capture returns its cause and the
-// program continues. When a restart could not tell the objects apart, the error
-// matches ErrIdentity and names one of them.
+// When ctx ends while commands are still running, Capture returns its cause and the program continues. When a restart
+// could not tell the objects apart, the error matches ErrIdentity and names one of them.
+//
+// Within Foreign of this device the error matches ErrInForeign. After an error there is no capture to release.
 func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Capture, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
@@ -81,10 +82,9 @@ func (d *Device) Capture(ctx context.Context, alloc func(bytes int) []byte) (*Ca
 	return d.state.Capture(ctx, alloc)
 }
 
-// LimitShadow bounds the device memory, in bytes, that captures may use for copies;
-// the rest goes to the host while the program waits. A negative value, the default,
-// allows all free memory; 0 allows none. CPU devices never use any, since their
-// memory is the host's.
+// LimitShadow bounds the device memory, in bytes, that captures may use for copies; the rest goes to the host while the
+// program waits. A negative value, the default, allows all free memory; 0 allows none. CPU devices never use any, since
+// their memory is the host's. It holds for later captures.
 func (d *Device) LimitShadow(bytes int64) {
 	d.making.Lock()
 	defer d.making.Unlock()
@@ -98,8 +98,9 @@ type Mark struct {
 	before *Capture // nil: nothing had written to the device's memory
 }
 
-// Mark records the state of the device. It is cheap as long as the program has issued no command and restored nothing,
-// which is usual before a Restore. Otherwise it costs a Capture, with alloc for the host memory.
+// Mark records the state of the device. It waits for all commands. It is cheap as long as the program has issued no
+// command and restored nothing, which is usual before a Restore. Otherwise it costs a Capture, with alloc for the host
+// memory. Errors are those of Capture.
 func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
@@ -135,9 +136,8 @@ func (d *Device) untouched() bool {
 	return true
 }
 
-// Undo returns the device to the mark: it releases objects that a Restore has made
-// since, and gives the others their earlier bytes and arguments. Memory that
-// nothing had written to is zero.
+// Undo returns the device to the mark: it releases objects that a Restore has made since, and gives the others their
+// earlier bytes and arguments. Memory that nothing had written to is zero. It costs a Restore, and has its errors.
 func (m *Mark) Undo(ctx context.Context) error {
 	return m.d.Restore(ctx, m.record, func(i int, dst []byte, off int64) error {
 		if m.before == nil {
@@ -148,7 +148,7 @@ func (m *Mark) Undo(ctx context.Context) error {
 	})
 }
 
-// Release frees the mark's memory.
+// Release frees the mark's memory. Further calls do nothing.
 func (m *Mark) Release() error {
 	if m == nil || m.before == nil {
 		return nil
@@ -165,8 +165,8 @@ func (m *Mark) Release() error {
 // source, so a restart may bring a corrected one. Objects that an earlier Restore made and the program has not asked
 // for are released first.
 //
-// A program whose binary form this device does not load is built from its source, if it
-// has one: BuiltFromSource lists it.
+// A program whose binary form this device does not load is built from its source, if it has one: BuiltFromSource lists
+// it.
 //
 // rec is the result of Capture.Record. read fills dst with bytes of content i from off on; several goroutines call it
 // at once, for less than 8 MiB per call.
@@ -174,6 +174,9 @@ func (m *Mark) Release() error {
 // Every object of the record is checked before anything changes. A limit of this device, a program without a source for
 // it, or an existing object that differs is an *ObjectError. After a later failure, objects that Restore made are
 // released, and the bytes of those that the program made are undefined.
+//
+// The device stands still meanwhile, as for a Capture. A record that is damaged matches ErrRecord, a mapped
+// shared buffer ErrMapped. An error of read ends the restore and is returned.
 func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
 	return d.restoring(ctx, rec, func(r *record.Record) error { return d.state.Restore(ctx, r, read, nil) })
 }
@@ -220,7 +223,8 @@ type RecordedContent struct {
 	Kind string // "buffer", "image", "shared buffer", "host buffer" or "program variable"
 }
 
-// RecordedContents returns the Contents that the record of a Capture lists, in their order, without a device.
+// RecordedContents returns the Contents that the record of a Capture lists, in their order, without a device. A damaged
+// record matches ErrRecord.
 func RecordedContents(b []byte) ([]RecordedContent, error) {
 	r, err := record.Decode(b)
 	if err != nil {
@@ -246,7 +250,7 @@ type Placed struct {
 	Size Box
 }
 
-// Bytes returns the length of the content.
+// Bytes returns the length of the content in bytes.
 func (s *Share) Bytes() (n int64) {
 	for i := range s.Boxes {
 		size, _ := s.Boxes[i].Size.driver(Layout{})
@@ -287,20 +291,22 @@ func (d *Device) CaptureShares(ctx context.Context, shares []Share, alloc func(b
 	return d.state.CaptureShares(ctx, lowShares(shares), alloc)
 }
 
-// A ShareWriter writes boxes of a device's buffers, in WriteShares.
+// ShareWriter writes boxes of a device's buffers, in WriteShares.
 type ShareWriter struct {
 	w *checkpoint.Writer
 }
 
-// Write copies a box of src, where from says, to a buffer, where at says, and returns when that is done.
+// Write copies a box of src, where from says, to a buffer, where at says, and returns when that is done. src is then
+// free.
 func (w *ShareWriter) Write(b *Buffer, at Layout, size Box, src []byte, from Layout) error {
 	a := boxOf(b, size, at)
 	_, there := size.driver(from)
 	return w.w.Write(a, src, there)
 }
 
-// WriteShares stops the device as Capture does and has fill write to its buffers, which then count as restored. The
-// writer is of no use afterwards. After an error the bytes that were to be written are undefined.
+// WriteShares stops the device as Capture does and has fill write to its buffers, which then count as restored. fill
+// calls nothing else of the device, which would wait for fill without end. The writer is of no use afterwards. After an
+// error the bytes that were to be written are undefined.
 func (d *Device) WriteShares(ctx context.Context, fill func(w *ShareWriter) error) error {
 	return d.writeShares(ctx, true, fill)
 }
@@ -313,15 +319,15 @@ func (d *Device) writeShares(ctx context.Context, known bool, fill func(w *Share
 	return d.state.Writing(known, func(w *checkpoint.Writer) error { return fill(&ShareWriter{w}) })
 }
 
-// ShareMark has the contents of shares of buffers: Undo brings them back. The caller releases it.
+// ShareMark has the contents of shares of buffers: Undo restores them. The caller releases it.
 type ShareMark struct {
 	d      *Device
 	shares []Share
 	before *Capture // nil: nothing had written to the device's memory
 }
 
-// MarkShares notes the contents of shares of buffers. Like Mark it is cheap as long as nothing has written to the
-// device's memory; otherwise it costs a CaptureShares, with alloc for the host memory.
+// MarkShares records the contents of shares of buffers. Like Mark it is cheap as long as nothing has written to the
+// device's memory; otherwise it costs a CaptureShares, with alloc for the host memory. It keeps shares until Release.
 func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*ShareMark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
@@ -336,7 +342,8 @@ func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(byte
 	return m, err
 }
 
-// Undo gives the shares their earlier bytes: zeros if nothing had written to the device's memory.
+// Undo gives the shares their earlier bytes: zeros if nothing had written to the device's memory. It costs a
+// WriteShares of them.
 func (m *ShareMark) Undo(ctx context.Context) error {
 	var scratch []byte
 	return m.d.writeShares(ctx, false, func(w *ShareWriter) error {
@@ -364,7 +371,7 @@ func (m *ShareMark) Undo(ctx context.Context) error {
 	})
 }
 
-// Release frees the mark's memory.
+// Release frees the mark's memory. Further calls do nothing.
 func (m *ShareMark) Release() error {
 	if m == nil || m.before == nil {
 		return nil

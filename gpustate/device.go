@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is an open device and the objects a program made on it.
+// Device is an open device and the objects a program made on it. All calls of a Device and of its objects are local,
+// and several goroutines may make them.
 type Device struct {
 	// Lock order: lending, making, mu, object.Kernel.Mu, Queue.mu, object.Entry.Use, Queue.alive, Event.mu.
 
@@ -99,7 +100,7 @@ func (l *lending) RUnlock() {
 	}
 }
 
-// Info describes the device as it is now; MigrateTo changes it.
+// Info describes the device as it is now; MigrateTo changes it. It asks no driver.
 func (d *Device) Info() Info { return d.state.Info() }
 
 // show publishes the Info of the driver's device.
@@ -132,8 +133,9 @@ func (d *Device) Closed() bool { return d.closed.Load() }
 // with ErrDeviceLost. It stays open for a device without a server, and when the Device is closed.
 func (d *Device) Lost() <-chan struct{} { return d.lost }
 
-// Close waits for the commands that were issued and releases all objects; memory
-// of HostMemory stays until it is freed. Calling it again does nothing.
+// Close waits for the commands that were issued, without a limit of time, and releases all objects. Memory of
+// HostMemory stays until it is freed. Within Foreign of this device it fails with ErrInForeign. Calling it again does
+// nothing.
 func (d *Device) Close() error {
 	if d.lending.held() {
 		return fmt.Errorf("close %s: %w", d.Info(), ErrInForeign)

@@ -41,10 +41,23 @@
 //
 // # Calls
 //
-// All calls are local: each rank calls them for its own devices. Sizes and offsets are bytes, but for images, whose
-// extents are pixels. An error is an *ObjectError with the call and the object; sentinels such as ErrReleased and
-// ErrRange tell the kinds apart. Calls that make objects or build programs take from microseconds to seconds;
-// commands are only issued, unless they say that they block.
+// All calls are local: each rank calls them for its own devices. Sizes, lengths and offsets are bytes, but for images,
+// whose extents are pixels, and launches, whose extents are work items. Durations and limits of time are time.Duration.
+//
+// An error of an object is an *ObjectError with the call, the object and the device. It matches one of the sentinels of
+// this package, which say what to do, or has the *CallError of the API. After Close calls fail with ErrClosed; Release
+// then does nothing. A command may fail after the call that issued it: Event.Wait, Event.Done and Queue.Finish report
+// that.
+//
+// Calls that make objects or build programs take from microseconds to seconds. Commands are only issued, unless they
+// say that they block.
+//
+// # Arguments
+//
+// A call copies what it needs before it returns: values of kernel arguments, extents, patterns, lists of events. Four
+// things are used longer, and the program leaves them as they are meanwhile. Memory of an Async transfer is used until
+// its event is complete. The byte slices of Sources are used as long as the Device. Memory of Pin, ShareMemory and
+// alloc is used until the function or the Capture releases it. Shares of MarkShares are used until Release.
 //
 // # Commands
 //

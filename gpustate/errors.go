@@ -11,43 +11,43 @@ import (
 
 // Conditions that callers can tell apart with errors.Is.
 var (
-	// ErrReleased: the object was released before.
+	// ErrReleased: the object was released before. Ask the Device for it again.
 	ErrReleased = object.ErrReleased
-	// ErrClosed: the device was closed before.
+	// ErrClosed: the device was closed before. Open another one.
 	ErrClosed = errors.New("device is closed")
-	// ErrArgNotSet: a kernel was launched with an argument that was never set.
+	// ErrArgNotSet: a kernel was launched with an argument that was never set. Call SetArg first.
 	ErrArgNotSet = driver.ErrArgNotSet
-	// ErrArgType: a value cannot be a kernel argument.
+	// ErrArgType: a value cannot be a kernel argument. Kernel.SetArgs lists the types.
 	ErrArgType = object.ErrArgType
-	// ErrOtherDevice: an object belongs to another Device.
+	// ErrOtherDevice: an object belongs to another Device. Queue.CopyFrom copies between two.
 	ErrOtherDevice = object.ErrOtherDevice
 	// ErrRange: an offset, length or extent lies outside the object.
 	ErrRange = object.ErrRange
-	// ErrLimit: the device cannot hold an object of this size.
+	// ErrLimit: the device cannot hold an object of this size. Info has its limits.
 	ErrLimit = object.ErrLimit
-	// ErrFP64: a program computes in double precision, the device cannot.
+	// ErrFP64: a program computes in double precision, the device cannot. Select another device.
 	ErrFP64 = object.ErrFP64
-	// ErrConflict: an object of that name exists and differs.
+	// ErrConflict: an object of that name exists and differs. Release it, or use another name.
 	ErrConflict = object.ErrConflict
-	// ErrMapped: a shared buffer is mapped where it must not be.
+	// ErrMapped: a shared buffer is mapped and must not be. Call Queue.Unmap first.
 	ErrMapped = object.ErrMapped
 	// ErrIdentity: a restart could not identify the objects, or a restarted
 	// program mixed them up.
 	ErrIdentity = object.ErrIdentity
-	// ErrRecord: a record is damaged or not a record.
+	// ErrRecord: a record is damaged or not a record. Restore another epoch.
 	ErrRecord = record.ErrCorrupt
 
 	// ErrInForeign: the function that Device.Foreign runs has called an operation that would wait for this function.
 	ErrInForeign = errors.New("called within Device.Foreign of this device, for whose end it would wait: " +
 		"call it when Foreign has returned")
 
-	// ErrOutOfMemory: the device has no memory left for the object.
+	// ErrOutOfMemory: the device has no memory left for the object. Release others; captures have made room already.
 	ErrOutOfMemory = driver.ErrOutOfMemory
-	// ErrDeviceLost: the device is lost; the only useful call is Close.
+	// ErrDeviceLost: the device is lost; the only useful call is Close. Open another one and restore a checkpoint.
 	ErrDeviceLost = driver.ErrDeviceLost
 	// ErrUnsupported: the device or its API cannot do this.
 	ErrUnsupported = driver.ErrUnsupported
-	// ErrNoSource: a program has no source for the API of the device.
+	// ErrNoSource: a program has no source for the API of the device. Add one to its Sources.
 	ErrNoSource = driver.ErrNoSource
 	// ErrKernelFault: a kernel touched memory that is not its own, or needs more
 	// registers or local memory than the device has. Its results are undefined, and on
@@ -60,13 +60,13 @@ var (
 	ErrNoKernel = driver.ErrNoKernel
 
 	// ErrQuota: the memory that a server grants one client is used up. Such an
-	// error matches ErrOutOfMemory too.
+	// error matches ErrOutOfMemory too. Release objects, or raise gpud.Options.Quota.
 	ErrQuota = wire.ErrQuota
-	// ErrKey: a server has a different key.
+	// ErrKey: a server has a different key. Name its key file in Select.KeyFile.
 	ErrKey = wire.ErrKey
-	// ErrRefused: a server takes no new clients: it is full or about to leave.
+	// ErrRefused: a server takes no new clients: it is full or about to leave. Name several in Select.Remote.
 	ErrRefused = wire.ErrRefused
-	// ErrNoServer: the process that answers at the address is not a server.
+	// ErrNoServer: the process that answers at the address is not a server. Correct Select.Remote.
 	ErrNoServer = wire.ErrNoServer
 )
 
@@ -78,13 +78,13 @@ var (
 //	Err    error
 type ServerError = wire.ServerError
 
-// VersionError is a server of another version of the protocol.
+// VersionError is a server of another version of the protocol. Run the same release on both sides.
 //
 //	Server, Client uint32 // the versions that the two sides speak
 type VersionError = wire.VersionError
 
-// CommandError is a command that failed after the call that issued it had
-// returned; it names the command.
+// CommandError is a command of a server's device that failed after the call that issued it had returned; it names the
+// command.
 //
 //	Command string // "launch of kernel \"step\""
 //	Err     error

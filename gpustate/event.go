@@ -62,7 +62,7 @@ func (e *Event) failure() error {
 	return e.rare.err
 }
 
-// Wait returns when the command is complete, with the error it failed with.
+// Wait returns when the command is complete, with the error it failed with. There is no limit of time.
 func (e *Event) Wait() error {
 	d := e.from.dev
 	if err := d.enter(); err != nil {
@@ -99,7 +99,7 @@ func (e *Event) wait() error {
 	return err
 }
 
-// Done reports whether the command is complete, and the error it failed with.
+// Done reports whether the command is complete, and the error it failed with. It does not wait.
 func (e *Event) Done() (bool, error) {
 	d := e.from.dev
 	if err := d.enter(); err != nil {
@@ -145,8 +145,8 @@ func (e *Event) Running() bool {
 	return running && err == nil
 }
 
-// Times returns the moments of the command on the device's clock. It waits for the
-// command, and needs a queue made with Profiling.
+// Times returns the moments of the command as durations since an origin of the device's clock; only their differences
+// have a meaning. It waits for the command. It needs a queue made with Profiling: other commands match ErrUnsupported.
 func (e *Event) Times() (queued, submit, start, end time.Duration, err error) {
 	d := e.from.dev
 	if err = d.enter(); err != nil {

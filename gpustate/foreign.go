@@ -325,7 +325,7 @@ func (d *Device) AdoptQueue(name string, native uintptr) (*Queue, error) {
 // those adopted.
 //
 // Programs that use the CUDA runtime, cuBLAS and the like have the primary context, which Open also uses. They need no
-// AdoptContext.
+// AdoptContext. Errors match ErrRange for a null context, ErrUnsupported for a kind without contexts.
 func AdoptContext(n Native) (*Device, error) {
 	for _, l := range drivers.All {
 		opener, ok := l.(driver.ContextOpener)

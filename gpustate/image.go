@@ -47,8 +47,9 @@ func newImage(i item) *Image { return &Image{memory{i}} }
 // Sampler says how kernels read between and beyond the pixels of an image.
 type Sampler struct{ item }
 
-// Image gives the image of this name, or makes it. An existing one that differs is
-// an error that matches ErrConflict.
+// Image gives the image of this name, or makes it with undefined contents. Errors match ErrConflict if one exists that
+// differs, ErrUnsupported for a format or shape that the device lacks (see ImageFormats), ErrLimit for extents above
+// Info's, and ErrOutOfMemory.
 func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 	m, err := i.mem()
 	if err != nil {
@@ -59,9 +60,9 @@ func (d *Device) Image(name string, i ImageDesc) (*Image, error) {
 		func(have *record.Object) error { return equal(*have.Mem == *m) })
 }
 
-// View gives the image of this name whose pixels are the bytes of b from its begin on, or makes
-// it. It has one dimension. Devices of CUDA have none: ErrUnsupported. b may be released before
-// it.
+// View gives the image of this name whose pixels are the bytes of b from its begin on, or makes it: no copy. It has one
+// dimension. Pixels beyond the end of b match ErrRange. Devices of CUDA have no such images: ErrUnsupported. b may be
+// released before it.
 func (b *Buffer) View(name string, i ImageDesc) (*Image, error) {
 	m := record.Mem{Kind: driver.MemView, Access: i.Access, Parent: b.e.Record.ID,
 		Image: driver.ImageDesc{Dims: 1, Width: max(i.Width, 1), Height: 1, Depth: 1, Order: i.Order, Type: i.Type}}
@@ -137,7 +138,8 @@ type SamplerDesc struct {
 	Addressing, Filter uint32
 }
 
-// Sampler gives the sampler of this name, or makes it.
+// Sampler gives the sampler of this name, or makes it. Errors match ErrConflict if one exists that differs, and
+// ErrUnsupported on a device without images.
 func (d *Device) Sampler(name string, s SamplerDesc) (*Sampler, error) {
 	want := driver.SamplerDesc{Normalized: s.Normalized, Addressing: cmp.Or(s.Addressing, AddressNone),
 		Filter: cmp.Or(s.Filter, FilterNearest)}
@@ -151,11 +153,11 @@ func (s *Sampler) Name() string { return s.e.Record.Name }
 // Release releases the sampler. A second call does nothing.
 func (s *Sampler) Release() error { return s.dev.drop(s.e) }
 
-// ImageArray is added to the dimensions where ImageFormats is asked about arrays.
+// ImageArray is added to the dimensions when ImageFormats is asked about arrays.
 const ImageArray = driver.ArrayDims
 
-// ImageFormats lists channel order and type of the formats that the device has
-// for images of a number of dimensions.
+// ImageFormats lists channel order and type of the formats that the device has for images of 1, 2 or 3 dimensions, or
+// ImageArray plus 1 or 2. Other dimensions match ErrRange. An API without such a list matches ErrUnsupported.
 func (d *Device) ImageFormats(a Access, dims int) ([][2]uint32, error) {
 	if dims < 1 || dims > ImageArray+2 || dims == ImageArray {
 		return nil, ErrRange

@@ -45,6 +45,9 @@ func (k *Kernel) Release() error { return k.dev.drop(k.e) }
 // a Local, or a value of a fixed size without pointers. Such a value is a number, an array or a struct, laid out as in
 // the kernel's language. int and uint are refused: their size is the host's. If one of them is refused, all keep their
 // values.
+//
+// Values are copied. Errors match ErrArgType, ErrOtherDevice, ErrReleased, and ErrRange for a wrong number of
+// arguments.
 func (k *Kernel) SetArgs(args ...any) error {
 	if err := k.hold(); err != nil {
 		return err
@@ -117,8 +120,8 @@ func (k *Kernel) hold() error {
 	return nil
 }
 
-// WorkGroup returns the largest work-group for the kernel on this device, and the
-// preferred multiple of work-group sizes.
+// WorkGroup returns the largest work-group for the kernel on this device, and the preferred multiple of work-group
+// sizes, both in work items.
 func (k *Kernel) WorkGroup() (size, multiple int, err error) {
 	err = ask(k.item, func(i driver.KernelInformer) (err error) {
 		size, multiple, err = i.WorkGroup(k.e.Handle)

@@ -11,16 +11,17 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// MigrateTo moves all objects to another device while the program runs: calls wait,
-// commands that were issued complete, and every *Buffer, *Kernel and so on then
-// works there. Every object is checked before the first one is made on the new
-// device. On failure, or when ctx ends, the program continues on the old device.
+// MigrateTo moves all objects to another device while the program runs: calls wait, commands that were issued complete,
+// and every *Buffer, *Kernel and so on then works there. Every object is checked before the first one is made on the
+// new device. On failure, or when ctx ends, the program continues on the old device.
 //
-// A program whose binary form the new device does not load is built there from its
-// source, if it has one: Migration.FromSource and BuiltFromSource list it.
+// A program whose binary form the new device does not load is built there from its source, if it has one:
+// Migration.FromSource and BuiltFromSource list it.
 //
-// A migration invalidates slices of Shared memory; while one is mapped, MigrateTo
-// fails with ErrMapped.
+// A migration invalidates slices of Shared memory; while one is mapped, MigrateTo fails with ErrMapped.
+//
+// It takes as long as a copy of StateBytes from one device to the other, and builds of the programs. Migrate reports
+// the duration of each step. Errors are those of Open and of Restore; adopted objects match ErrAdopted.
 func (d *Device) MigrateTo(ctx context.Context, sel Select) error {
 	_, err := d.Migrate(ctx, sel)
 	return err

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Devices lists the devices of all APIs on this machine, except the fake. It fails
-// only if no API can be used; the error has a reason for each.
+// Devices lists the devices of all APIs on this machine, except the fake. It fails only if no API can be used; the
+// error has a reason for each. The first call opens the libraries of the APIs.
 func Devices() ([]Info, error) {
 	infos, _, missing := discover()
 	if infos = withoutFake(infos); len(infos) == 0 {
@@ -45,8 +45,12 @@ func discover() (infos []Info, from []driver.Driver, missing []error) {
 	return infos, from, missing
 }
 
-// Open opens a device. The caller closes it. When nothing matches, the error is
-// a *NoDeviceError that lists what there is.
+// Open opens a device. The caller closes it. It is local: each rank of a job opens its own, and Select.Rank deals equal
+// devices to the ranks of a node. The first call opens the libraries of the APIs.
+//
+// When nothing matches, the error is a *NoDeviceError that lists what there is. For a device of a server it is a
+// *ServerError, which may match ErrKey, ErrRefused or ErrNoServer, or have a *VersionError. Each server has five
+// seconds to accept the connection and five for the handshake.
 func Open(sel Select) (*Device, error) {
 	drv, err := openDriver(sel)
 	if err != nil {
@@ -72,9 +76,9 @@ func openDriver(sel Select) (driver.Device, error) {
 	return from[n].Open(infos[n].Index)
 }
 
-// Matching lists the devices that a selection describes, without regard to its Index and
-// Rank, and for each the selection of only that one. Of several servers each lists its own. When nothing
-// matches, the error is a *NoDeviceError that lists what there is.
+// Matching lists the devices that a selection describes, without regard to its Index and Rank, and for each the
+// selection of only that one. Of several servers each lists its own. When nothing matches, the error is a
+// *NoDeviceError that lists what there is. It opens no device.
 func Matching(sel Select) (list []Info, alone []Select, err error) {
 	if sel.err != nil {
 		return nil, nil, sel.err
@@ -123,7 +127,7 @@ const KeyEnv = "HOLDFAST_GPUD_KEY"
 
 // DefaultKeyFile returns the file with the key of servers for a selection that names none. It is the file that
 // HOLDFAST_GPUD_KEY names, otherwise holdfast/gpud.key in the user's configuration directory, which the nodes of a
-// cluster usually share.
+// cluster usually share. It reads no file. If there is neither, the error names the variable to set.
 func DefaultKeyFile() (string, error) {
 	if f := os.Getenv(KeyEnv); f != "" {
 		return f, nil

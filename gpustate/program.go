@@ -27,16 +27,19 @@ type Sources struct {
 //	Options string // of the compiler
 type Unit = driver.Unit
 
-// Linked returns a Sources.OpenCL of several sources that are compiled one by one and linked, as
-// clCompileProgram and clLinkProgram do. The options of such a program are the linker's.
+// Linked returns a Sources.OpenCL of several sources that are compiled one by one and linked, as clCompileProgram and
+// clLinkProgram do. The options of such a program are the linker's. It compiles nothing yet.
 func Linked(units ...Unit) (string, error) { return driver.JoinUnits(units) }
 
 // Program is a program that was built for the device.
 type Program struct{ item }
 
-// Program gives the program of this name, or builds it. options go to the compiler.
-// An error of the build is a *BuildError with the compiler's log. A program of that
-// name with other sources is an error that matches ErrConflict.
+// Program gives the program of this name, or builds it. options go to the compiler. An error of the build is a
+// *BuildError with the compiler's log. A program of that name with other sources is an error that matches ErrConflict.
+//
+// A build may take seconds, and other calls that make objects wait for it. ErrNoSource: give a source for the device's
+// API. ErrFP64: the program needs another device. ErrHidden: see Stateless. The slices of src are kept, and must not
+// change.
 func (d *Device) Program(name string, src Sources, options string) (*Program, error) {
 	want := record.Program{OpenCL: src.OpenCL, CUDA: src.CUDA, PTX: src.PTX, IL: src.IL, Options: options}
 	return obtain(d, record.Object{Name: name, Program: &want}, nil, func(i item) *Program { return &Program{i} },
@@ -54,8 +57,8 @@ func (p *Program) Name() string { return p.e.Record.Name }
 // Release releases the program; its kernels stay usable. A second call does nothing.
 func (p *Program) Release() error { return p.dev.drop(p.e) }
 
-// Kernel gives the program's kernel of this name. It is the same *Kernel, with
-// the same arguments, for all callers.
+// Kernel gives the program's kernel of this name. It is the same *Kernel, with the same arguments, for all callers. A
+// name that the program lacks matches ErrNoKernel.
 func (p *Program) Kernel(name string) (*Kernel, error) { return p.kernel(name, name) }
 
 // NewKernel makes another kernel object of the same function with arguments of

@@ -5,7 +5,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-// CLDevices lists the OpenCL devices of this machine, for CLDeviceInfo and CLPlatformInfo.
+// CLDevices lists the OpenCL devices of this machine, for CLDeviceInfo and CLPlatformInfo. The error names the library
+// that is missing.
 func CLDevices() ([]Info, error) { return cl.System.Devices() }
 
 // CLDeviceInfo returns the answer of clGetDeviceInfo for a device of CLDevices, which need not be open, as OpenCL lays

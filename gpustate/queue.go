@@ -53,7 +53,7 @@ func (o QueueOptions) record() record.Queue {
 	return record.Queue{OutOfOrder: o.OutOfOrder, Profiling: o.Profiling, Priority: o.Priority, Window: w}
 }
 
-// Queue gives the queue of this name, or makes an in-order one.
+// Queue gives the queue of this name, whatever its options, or makes an in-order one with DefaultWindow.
 func (d *Device) Queue(name string) (*Queue, error) {
 	opt := QueueOptions{}.record()
 	return obtain(d, record.Object{Name: name, Queue: &opt}, nil, newQueue,
@@ -71,7 +71,8 @@ func (d *Device) QueueWith(name string, opt QueueOptions) (*Queue, error) {
 // Name returns the queue's name, empty if it has none.
 func (q *Queue) Name() string { return q.e.Record.Name }
 
-// Release gives the queue back after its commands are complete.
+// Release waits for the queue's commands and gives it back. If one of them failed, it returns that error and releases
+// nothing: call it again.
 func (q *Queue) Release() error {
 	if err := q.Finish(); err != nil {
 		return err
@@ -111,7 +112,8 @@ func (q *Queue) end() {
 	q.dev.leave()
 }
 
-// Flush hands all commands to the device. It does not wait for them.
+// Flush hands all commands to the device. It does not wait for them. Event.Wait, Event.Done and Finish do so by
+// themselves.
 func (q *Queue) Flush() error {
 	if err := q.begin(); err != nil {
 		return err
@@ -120,8 +122,8 @@ func (q *Queue) Flush() error {
 	return q.fail("flush", q.dev.state.Session.Flush(q.e.Handle))
 }
 
-// Finish waits until all commands are complete. It returns the error of the
-// first one that failed since the last Finish.
+// Finish waits until all commands are complete, without a limit of time. It returns the error of the first one that
+// failed since the last Finish.
 func (q *Queue) Finish() error {
 	if err := q.begin(); err != nil {
 		return err
@@ -179,8 +181,8 @@ func letAll(held []*Event) {
 	}
 }
 
-// Marker gives an event that completes after those in after, or, without any,
-// after all commands issued before it.
+// Marker gives an event that completes after those in after, or, without any, after all commands issued before it.
+// Events of another Device match ErrOtherDevice.
 func (q *Queue) Marker(after ...*Event) (*Event, error) { return q.wait("mark", after, q.marker) }
 
 // Barrier is a Marker for which later commands of the queue wait. Between commands of an in-order queue it changes
@@ -205,9 +207,13 @@ func (q *Queue) marker(wait []driver.Event) (driver.Event, error) {
 	return q.dev.state.Session.Marker(q.e.Handle, wait)
 }
 
-// Launch runs a kernel over an index space. global has one to three extents in work items. local has as many extents of
-// a work-group, each a divisor of the global one; with nil the device chooses. The arguments are those the kernel has
-// now; they may be set again as soon as Launch returns. The kernel starts after the commands in after.
+// Launch runs a kernel over an index space and returns when the launch is issued. global has one to three extents in
+// work items. local has as many extents of a work-group, each a divisor of the global one; with nil the device chooses.
+// Both slices are free when Launch returns. The arguments are those the kernel has now; they may be set again as soon
+// as Launch returns. The kernel starts after the commands in after.
+//
+// The call waits if the queue's window is full. Errors match ErrRange for extents that do not fit, ErrArgNotSet,
+// ErrReleased, and ErrOtherDevice. A kernel that fails while it runs is reported by the event and by Finish.
 func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Event, err error) {
 	// A driver's launch leaves little of this code, and of its data, in the processor's caches. So rare cases are in
 	// other functions: a kernel is checked only when something may have changed since it was found fit, and a queue
@@ -237,8 +243,8 @@ func (q *Queue) Launch(k *Kernel, global, local []int, after ...*Event) (e *Even
 	return e, err
 }
 
-// LaunchAt is Launch with the index space beginning at offset, which has as many
-// extents as global. CUDA devices take only offset 0.
+// LaunchAt is Launch with the index space beginning at offset, in work items, which has as many extents as global. CUDA
+// devices take only offset 0: others match ErrUnsupported.
 func (q *Queue) LaunchAt(k *Kernel, offset, global, local []int, after ...*Event) (*Event, error) {
 	var g driver.Grid
 	if !fill(&g, global, local) {

@@ -26,10 +26,10 @@ type Range struct {
 // have, or of another device, makes the message fail with ErrRange or ErrOtherDevice.
 func (q *Queue) Range(b Linear, off, n int) *Range { return &Range{q: q, b: b, off: off, n: n} }
 
-// Bytes returns the length of the range.
+// Bytes returns the length of the range in bytes.
 func (r *Range) Bytes() int { return r.n }
 
-// Check returns an error if the range cannot be used.
+// Check returns an error if the range cannot be used: it matches ErrClosed, ErrReleased, ErrRange or ErrOtherDevice.
 func (r *Range) Check() error {
 	d := r.q.dev
 	if err := d.enter(); err != nil {

@@ -25,9 +25,9 @@ import (
 //	Arch     string // what binaries are built for: "sm_90", driver version for OpenCL
 //	Server   string // address of the server that offers it, empty for a device of this process
 //
-//	GlobalBytes   int64 // device memory
-//	MaxAllocBytes int64 // largest single buffer
-//	LocalBytes    int64 // work-group memory
+//	GlobalBytes   int64 // bytes of device memory
+//	MaxAllocBytes int64 // bytes of the largest single buffer
+//	LocalBytes    int64 // bytes of work-group memory
 //	SubAlign      int   // alignment of sub-buffer offsets in bytes
 //	MaxGroup      int   // work items in a work-group
 //
@@ -39,7 +39,7 @@ import (
 //	HostMemory bool // device memory is host memory: CPU devices
 //	Lazy       bool // queues can do without an event for each command
 //
-//	MaxImage1D int
+//	MaxImage1D int // extents of images in pixels
 //	MaxImage2D [2]int
 //	MaxImage3D [3]int
 //	MaxLayers  int // images in an array
@@ -107,8 +107,7 @@ func (s Select) String() string {
 // DeviceEnv is the environment variable that SelectFromEnv reads.
 const DeviceEnv = "HOLDFAST_DEVICE"
 
-// SelectFromEnv is ParseSelect of the variable HOLDFAST_DEVICE. Text that says
-// nothing is reported by Open.
+// SelectFromEnv is ParseSelect of the variable HOLDFAST_DEVICE. If the text is wrong, Open returns the error.
 func SelectFromEnv() Select {
 	s, err := ParseSelect(os.Getenv(DeviceEnv))
 	if err != nil {

@@ -61,9 +61,9 @@ type transfer struct {
 	block bool
 }
 
-// Write copies src to b from byte off on and returns when that is done. On a
-// device of a server it may return when the bytes are on their way; whatever is
-// issued afterwards, on any queue, finds them in b.
+// Write copies src to b from byte off on and returns when that is done: src is then free. On a device of a server it
+// may return when the bytes are on their way; whatever is issued afterwards, on any queue, finds them in b. A range
+// that b lacks matches ErrRange.
 func (q *Queue) Write(b Linear, off int, src []byte) error {
 	_, err := q.transfer(transfer{Area: bytesOf(b, off, len(src)), host: src, block: true}, nil)
 	return err
@@ -76,7 +76,8 @@ func (q *Queue) WriteAsync(b Linear, off int, src []byte, after ...*Event) (*Eve
 	return q.transfer(transfer{Area: bytesOf(b, off, len(src)), host: src}, after)
 }
 
-// Read copies bytes of b from off on into dst and returns when that is done.
+// Read copies bytes of b from off on into all of dst and returns when that is done. A range that b lacks matches
+// ErrRange.
 func (q *Queue) Read(b Linear, off int, dst []byte) error {
 	_, err := q.transfer(transfer{Area: bytesOf(b, off, len(dst)), host: dst, read: true, block: true}, nil)
 	return err
@@ -120,7 +121,8 @@ func (q *Queue) transferBox(t transfer, size Box, there Layout, after []*Event) 
 	return q.transfer(t, after)
 }
 
-// WriteImage copies packed pixels to a region and returns when that is done.
+// WriteImage copies packed pixels to a region and returns when that is done. src has exactly the bytes of the region:
+// otherwise the error matches ErrRange.
 func (q *Queue) WriteImage(i *Image, r Region, src []byte) error {
 	_, err := q.transfer(transfer{Area: pixelsOf(i, r), host: src, block: true}, nil)
 	return err
@@ -132,7 +134,8 @@ func (q *Queue) WriteImageAsync(i *Image, r Region, src []byte, after ...*Event)
 	return q.transfer(transfer{Area: pixelsOf(i, r), host: src}, after)
 }
 
-// ReadImage copies a region to packed pixels and returns when that is done.
+// ReadImage copies a region to packed pixels and returns when that is done. dst has exactly the bytes of the region:
+// otherwise the error matches ErrRange.
 func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
 	_, err := q.transfer(transfer{Area: pixelsOf(i, r), host: dst, read: true, block: true}, nil)
 	return err
@@ -232,8 +235,8 @@ func (q *Queue) command(op string, areas []object.Area, block bool, after []*Eve
 	return ev, nil
 }
 
-// Copy copies n bytes within the device: to dst from dstOff on, from src at
-// srcOff. The ranges do not overlap.
+// Copy copies n bytes within the device: to dst from byte dstOff on, from src at srcOff. The ranges do not overlap. It
+// returns when the copy is issued.
 func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ...*Event) (*Event, error) {
 	return q.copy(bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n), after)
 }
@@ -284,8 +287,8 @@ func (q *Queue) copy(to, from object.Area, after []*Event) (*Event, error) {
 	return q.command("copy to", []object.Area{to, from}, false, after, check, do, nil)
 }
 
-// Fill writes a pattern over n bytes of b from off on, again and again. The pattern has 1,
-// 2, 4, 8, 16, 32, 64 or 128 bytes; off and n are multiples of its length.
+// Fill writes a pattern over n bytes of b from off on, again and again. The pattern has 1, 2, 4, 8, 16, 32, 64 or 128
+// bytes; off and n are multiples of its length. The pattern is copied. Other lengths match ErrRange.
 func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Event, error) {
 	a, pattern := bytesOf(b, off, n), slices.Clone(pattern)
 	check := func() error {
@@ -329,10 +332,10 @@ func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event,
 		}, nil)
 }
 
-// CopyFrom copies n bytes of src, an object of another device, to dst, an object of q's
-// device, and returns when that is done. It comes after the commands that were issued to q
-// and to from, src's queue. The bytes go through the host in pieces, so both devices may
-// move meanwhile; a capture of q's device that is taken meanwhile has some of them.
+// CopyFrom copies n bytes of src, an object of another device, to dst, an object of q's device, and returns when that
+// is done. It comes after the commands that were issued to q and to from, src's queue. The bytes go through the host in
+// pieces of 4 MiB, so both devices may move meanwhile; a capture of q's device that is taken meanwhile has some of
+// them.
 func (q *Queue) CopyFrom(dst Linear, dstOff int, from *Queue, src Linear, srcOff, n int) error {
 	to, of := bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n)
 	if err := errors.Join(to.Fail("copy to", to.Check(&q.dev.state.Table)),

@@ -76,7 +76,8 @@ func (s *Server) carryOut(ctx context.Context, o order) (any, error) {
 	return nil, fmt.Errorf("this server does not know order %q", o.Do)
 }
 
-// Admin asks and commands a server from outside.
+// Admin is a connection that asks and commands a server from outside. Its calls are local; one goroutine makes them at
+// a time. The server ends a connection that has asked for nothing for five minutes.
 type Admin struct {
 	addr string
 	conn net.Conn
@@ -87,8 +88,10 @@ type Admin struct {
 // errMoveKey answers a client that orders moves with the clients' key.
 var errMoveKey = errors.New("moving programs needs the server's other key, gpud-move.key")
 
-// DialAdmin connects to the server at addr to ask it and to have programs moved.
-// moveKeyFile holds the key for that, see MoveKeyFile. The caller closes the Admin.
+// DialAdmin connects to the server at addr, "unix:PATH" or "HOST:PORT", to ask it and to have programs moved.
+// moveKeyFile holds the key for that, see MoveKeyFile. The caller closes the Admin. It waits at most five seconds for
+// the connection and five for the handshake, or until ctx ends while it connects. With the clients' key the error
+// matches gpustate.ErrKey and names the other key.
 func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
 	a, err := dialAdmin(ctx, addr, moveKeyFile, wire.ForAdmin)
 	var unreachable *net.OpError
@@ -99,8 +102,8 @@ func DialAdmin(ctx context.Context, addr, moveKeyFile string) (*Admin, error) {
 	return a, err
 }
 
-// DialStatus connects to the server at addr to ask for its state. The clients' key is
-// enough; the server moves no program for it.
+// DialStatus is DialAdmin with the key for using devices. That key is enough to ask for the server's state; the server
+// moves no program for it.
 func DialStatus(ctx context.Context, addr, keyFile string) (*Admin, error) {
 	return dialAdmin(ctx, addr, keyFile, wire.ForStatus)
 }
@@ -117,7 +120,7 @@ func dialAdmin(ctx context.Context, addr, keyFile string, p wire.Purpose) (*Admi
 	return &Admin{addr: addr, conn: c, in: bufio.NewReader(c), out: wire.NewSender(c, wire.HandshakeTime)}, nil
 }
 
-// Close ends the connection. A call that waits for an answer fails.
+// Close ends the connection. A call that waits for an answer fails. Close may be called by another goroutine.
 func (a *Admin) Close() error { return a.conn.Close() }
 
 func (a *Admin) do(ctx context.Context, o order, result any) error {
@@ -155,13 +158,15 @@ func (a *Admin) exchange(o order, result any) error {
 	return json.Unmarshal(reply.Body, result)
 }
 
-// Status asks for the server's state. It waits for the answer until ctx ends.
+// Status asks for the server's state: one message and its answer. When ctx ends first, the error matches its cause, and
+// the Admin can only be closed.
 func (a *Admin) Status(ctx context.Context) (st Status, err error) {
 	return st, a.do(ctx, order{Do: "status"}, &st)
 }
 
-// Move has a client moved to a device, by a selection that gpustate.ParseSelect reads. It returns when the client has
-// moved or has not.
+// Move has a client moved to a device, by a selection that gpustate.ParseSelect reads. client is a ClientStatus.ID. It
+// returns when the client has moved or has not; the program continues in both cases. It takes as long as the move, see
+// gpustate.Device.MigrateTo. When ctx ends first, the program may still move, and the Admin can only be closed.
 func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
 	return m, a.do(ctx, order{Do: "move", Client: client, To: to}, &m)
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Load is one device of one server with its programs.
+// Load is one device of one server with its programs, as a Policy sees it.
 type Load struct {
 	Server  string // the address that it was asked at
 	Device  DeviceStatus
-	Takes   bool // new clients
-	Quota   int64
+	Takes   bool  // new clients
+	Quota   int64 // bytes of device memory that one program may use; 0: no limit
 	Clients []ClientStatus
 }
 
-// Order is a program to move.
+// Order is a program to move, and why.
 type Order struct {
-	From   string
-	Client uint64
-	To     string // server
-	Device int    // of that server
-	Why    string
+	From   string // address of its server
+	Client uint64 // number of the program there
+	To     string // address of the server that gets it
+	Device int    // index of the device there
+	Why    string // for people
 }
 
 // Window is the policy of VOCL (Xiao et al., "Transparent Accelerator Migration in a Virtualized GPU Environment",
@@ -54,7 +54,8 @@ func (l *Load) key() string { return fmt.Sprintf("%s device %d", l.Server, l.Dev
 
 func (c *ClientStatus) key() string { return fmt.Sprintf("%s %d %s", c.Host, c.PID, c.Label) }
 
-// Decide orders at most one move: its effect is seen before the next one.
+// Decide orders at most one move: its effect is seen before the next one. It returns nil if nothing is to be moved. It
+// asks no server, keeps no part of loads, and remembers its earlier decisions. now is the time of loads.
 func (w *Window) Decide(now time.Time, loads []Load) []Order {
 	if w.agreed == nil {
 		w.agreed, w.pinned = map[string]int{}, map[string]time.Time{}
@@ -135,11 +136,11 @@ func (w *Window) candidate(now time.Time, from, to *Load, diff int64) *ClientSta
 	return best
 }
 
-// Balancer asks servers for their load and moves programs as a policy decides.
+// Balancer asks servers for their load and moves programs as a policy decides. All fields are required.
 type Balancer struct {
-	Servers []string // addresses
+	Servers []string // addresses: "unix:PATH" or "HOST:PORT"
 	KeyFile string   // with their key for moving programs, see MoveKeyFile
-	Policy  *Window
+	Policy  *Window  // decides, and remembers; the same for all calls of Once
 }
 
 // The load is taken several times for one decision, and the mean counts: windows fill and drain quickly.
@@ -155,9 +156,12 @@ const (
 	moveTime = 10 * time.Minute
 )
 
-// Once takes the load, decides and moves. It returns the orders, which are nil only
-// when no server could be asked, with how they went; errors of servers that cannot
-// be asked are appended.
+// Once takes the load, decides and moves. It returns the orders, and for each the error of its move, nil if it has
+// moved. The last result joins the errors of servers that cannot be asked. The orders are nil only when no server could
+// be asked.
+//
+// It asks each server five times within some 100 ms and decides by the mean. A server has five seconds for an answer, a
+// program ten minutes to move.
 func (b *Balancer) Once(ctx context.Context) ([]Order, []error, error) {
 	loads, err := b.loads(ctx)
 	if loads == nil {

@@ -13,6 +13,16 @@
 // The root package is the server: it admits, keeps and moves clients. Sessions are in internal/session, the confinement
 // of their processes in internal/worker.
 //
+// # Calls
+//
+// All calls are local: a server belongs to no job and knows no ranks. Sizes are bytes, times are time.Duration. Errors
+// of New name the option or the device. Errors of an Admin that come from the connection or the server are a
+// *gpustate.ServerError. They may match gpustate.ErrKey, ErrRefused or ErrNoServer, or have a *gpustate.VersionError.
+//
+// # Concurrency
+//
+// A Server may be used by several goroutines. An Admin, a Balancer and a Window belong to one at a time.
+//
 // # Promises
 //
 // No client's kernel harms another client or the server: the worker that it ends is

@@ -81,7 +81,7 @@ func preferred(addrs []net.Addr) (ip net.IP) {
 }
 
 // SocketDir makes the directory of a socket in a place where everybody can make files, or checks an existing one: this
-// user owns it, and no other user can enter it.
+// user owns it, and no other user can enter it. Otherwise the error names the remedy.
 func SocketDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("gpud: %w", err)

@@ -83,9 +83,10 @@ func (s *Server) took(m Moved, r wire.Moved) (Moved, error) {
 	return m, nil
 }
 
-// Evacuate refuses new clients and moves all at the same time to Options.Peers, in turn.
-// One that cannot be moved to a server is moved to the next; one that is stopped, or in a
-// long command, holds up no other. The result says for each client where it went or why not.
+// Evacuate refuses new clients and moves all at the same time to Options.Peers, in turn. One that cannot be moved to a
+// server is moved to the next; one that is stopped, or in a long command, holds up no other. It returns when all have
+// moved or cannot, or ctx ends. The result says for each client where it went, or in Moved.Err why not. Without
+// Options.Peers it fails and still accepts clients.
 func (s *Server) Evacuate(ctx context.Context) ([]Moved, error) {
 	if len(s.opt.Peers) == 0 {
 		return nil, errors.New("evacuate: no server to move to: start gpud with --peer")

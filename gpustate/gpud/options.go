@@ -17,6 +17,7 @@ import (
 )
 
 // Options name the devices to serve, the address, and the limits of clients. Listen, KeyFile and Worker are required.
+// New reads the key files, once.
 type Options struct {
 	// Listen are the addresses: "unix:PATH" or "HOST:PORT". Nothing else listens.
 	Listen []string

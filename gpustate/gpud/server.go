@@ -29,7 +29,7 @@ const (
 	maxOthers          = 1024
 )
 
-// Server is a running server.
+// Server serves the devices of a machine. All its calls are local and may be made by several goroutines.
 type Server struct {
 	opt             Options
 	service         *session.Service
@@ -59,7 +59,8 @@ type counts struct {
 	admitted, refused, handshakeFailures, commands, written, read, moved atomic.Int64
 }
 
-// New finds the devices and listens. Serve answers.
+// New finds the devices, makes the keys that are missing, and listens. Serve answers. The errors name the option that
+// cannot be used, the address that is in use, or the devices that there are.
 func New(opt Options) (*Server, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
@@ -125,13 +126,15 @@ func (s *Server) discover() error {
 	return nil
 }
 
-// Addrs returns the addresses that the server listens at, with the ports that it got.
+// Addrs returns the addresses that the server listens at, with the ports that it got. The slice is the caller's.
 func (s *Server) Addrs() []string { return slices.Clone(s.listening) }
 
 // Devices returns the devices that the server offers.
 func (s *Server) Devices() []driver.Info { return s.service.Infos() }
 
-// Serve answers until ctx ends and then hangs up: see Leave for a gentler end.
+// Serve answers until ctx ends or Leave is called, and then hangs up: see Leave for a gentler end. It is called once.
+// It returns when all workers have ended, which takes a worker in a long kernel some seconds, and nil unless its
+// resources cannot be freed.
 func (s *Server) Serve(ctx context.Context) error {
 	for _, l := range s.listeners {
 		s.wg.Go(func() { s.accept(l) })
@@ -244,15 +247,16 @@ func (s *Server) untrack(c net.Conn) {
 	delete(s.conns, c)
 }
 
-// Drain refuses new clients from now on; the present ones stay.
+// Drain refuses new clients from now on, which get gpustate.ErrRefused; the present ones stay. It does not wait, and
+// there is no way back.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
 }
 
-// Leave refuses new clients, waits until all have gone or ctx ends, and makes
-// Serve return. Clients that are still there are informed.
+// Leave refuses new clients, waits until all have gone or ctx ends, and makes Serve return. Clients that are still
+// there are informed; their calls fail with gpustate.ErrDeviceLost.
 func (s *Server) Leave(ctx context.Context) {
 	s.Drain()
 	for ctx.Err() == nil {

@@ -44,7 +44,7 @@ type ClientStatus struct {
 	Seconds    float64 `json:"seconds"`    // seconds since it connected
 }
 
-// Counts is the totals since the server started.
+// Counts has the totals since the server started.
 type Counts struct {
 	Admitted          int64 `json:"admitted"`           // programs that were accepted
 	Refused           int64 `json:"refused"`            // programs that were refused: the server was full or draining
@@ -132,7 +132,8 @@ func (st *Status) writeMetrics(w io.Writer) error {
 	return err
 }
 
-// Metrics answers with writeMetrics.
+// Metrics returns a handler that answers each request with the counts of Status, in the text format of Prometheus.
+// Serve does not serve it: the caller gives it to an http.Server.
 func (s *Server) Metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
