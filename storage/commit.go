@@ -15,6 +15,8 @@ import (
 // caller has voted. One rank of each directory calls Commit. Others may: the same manifest twice is no error, a
 // different one is (ErrCommitted). sharing lists ranks that have put their shards into the same directory and do not
 // call it. Epochs that those shards refer to must be there as well.
+//
+// Cost: one small file for all shards, which is synced with its directory. shards is copied.
 func (s *Store) Commit(ctx context.Context, e Epoch, level string, shards []ShardInfo, sharing ...int) error {
 	return s.on("commit", e, level, func(l *levelState) error {
 		l.DropLook()
@@ -101,7 +103,8 @@ func (s *Store) committed(l *levelState, e Epoch, byAll bool) {
 }
 
 // Discard removes this rank's part of an epoch that was given up, including its copies and parity rows at other ranks.
-// It refuses a committed epoch (ErrCommitted). Prune removes those, and files that Discard cannot reach.
+// It refuses a committed epoch (ErrCommitted). Prune removes those, and files that Discard cannot reach. Every rank
+// that has put a shard calls it.
 func (s *Store) Discard(ctx context.Context, e Epoch, level string) error {
 	return s.on("discard", e, level, func(l *levelState) error {
 		l.mu.Lock()

@@ -38,13 +38,21 @@
 //
 // # Calls
 //
-// A call is local unless its comment says that all ranks call it; no call uses MPI. Sizes are bytes, rates are bytes
-// per second, times are time.Duration. Calls that read or write shards take as long as the disk does, and end early
-// when their context does.
+// All calls are local: none waits for another rank to make the same call, and none uses MPI. Some are of use only if
+// all ranks make them, or one rank makes them for all; their comments say so. At the levels partner and parity a call
+// uses the directories of other ranks, whose Stores are open meanwhile.
+//
+// Sizes and offsets are bytes, rates are bytes per second, times are time.Duration. Calls that read or write shards
+// take as long as the disk does. They end early when their context does, with its error.
+//
+// An error of an epoch at a level is a *ShardError with the operation and the level. Its cause matches a sentinel, such
+// as ErrCorrupt, or is a *DirError, *SpaceError or *VersionError. An unknown level is an *OptionError. After Close the
+// error is ErrClosed, and after another run has taken a directory, a *BusyError. IsDamage tells damage from directories
+// that cannot be reached.
 //
 // # Resources
 //
-// A Store writes at most two shards at a time, each through four buffers of
+// A Store writes at most three shards at a time, each through four buffers of
 // 4 MiB, and serves other ranks through eight more. Copying between levels uses
 // two goroutines, keeps each level's limit of bytes per second, and
 // waits while a capture pauses it (PauseCopies). A run lock is rewritten once a second by one process

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// ErrCorrupt marks bytes that differ from the bytes that were written.
+// ErrCorrupt marks bytes that differ from the bytes that were written. Another level may have them: see
+// checkpoints.Repair.
 var ErrCorrupt = format.ErrCorrupt
 
 // CorruptError says where such bytes were found. It matches ErrCorrupt.
@@ -33,7 +34,7 @@ type VersionError = format.VersionError
 // so that it does not exist there.
 var ErrNotCommitted = level.ErrNotCommitted
 
-// ErrCommitted marks an attempt to replace or discard a committed epoch.
+// ErrCommitted marks an attempt to replace or discard a committed epoch. Use the next epoch number.
 var ErrCommitted = level.ErrCommitted
 
 // DirError reports a level's directory that cannot be used.

@@ -40,10 +40,9 @@ type Shard = fetch.Shard
 // SectionInfo describes a section of a shard: its Name, and its Size in bytes.
 type SectionInfo = fetch.SectionInfo
 
-// Fetch opens this rank's shard of an epoch at the nearest level that has it. Only
-// the index is read now; ReadAt reads the rest. The error says for each level why
-// it cannot be used; it matches ErrNotCommitted when the epoch exists at none. The
-// caller closes the Shard.
+// Fetch opens this rank's shard of an epoch at the nearest level that has it. Only manifest and index are read now;
+// ReadAt reads the rest. The error says for each level why it cannot be used; it matches ErrNotCommitted when the epoch
+// exists at none. The caller closes the Shard. Until then Prune keeps the epoch, and Close of the Store waits.
 func (s *Store) Fetch(ctx context.Context, e Epoch) (*Shard, error) {
 	list := s.sources(e, s.opt.Rank, "")
 	if m := s.opt.Memory; m.Epoch() == e && e != 0 {
@@ -69,13 +68,14 @@ func (s *Store) fetch(ctx context.Context, e Epoch, rank int, from []shard.Sourc
 	return sh, nil
 }
 
-// FetchRank is Fetch of the shard of any rank of the epoch, of however many ranks that is.
+// FetchRank is Fetch of the shard of any rank of the epoch, of however many ranks that is. It never reads
+// Options.Memory.
 func (s *Store) FetchRank(ctx context.Context, e Epoch, rank int) (*Shard, error) {
 	return s.fetch(ctx, e, rank, s.sources(e, rank, ""))
 }
 
 // Entries returns the manifest's entries for all ranks' shards of an epoch, from the nearest level where it can be
-// read. Choose has said which contents the epoch has. The caller must not change it.
+// read. Choose has said which contents the epoch has. The caller must not change the result. It reads one manifest.
 func (s *Store) Entries(ctx context.Context, e Epoch) ([]ShardInfo, error) {
 	leave, err := s.enter()
 	if err != nil {

@@ -18,6 +18,9 @@ import (
 // secs may be nil. A caller that still has the sections that were put at from passes them. Flush then takes them from
 // memory and compares them with the committed hashes, instead of reading them back. Parity is computed from the shards
 // in any case.
+//
+// All ranks flush their shards, in any order, and then vote and Commit. Chunks that the last epoch at to has are not
+// written again. The rate is LevelConfig.BytesPerSec. Errors are those of Fetch and Put.
 func (s *Store) Flush(ctx context.Context, e Epoch, from, to string, secs []Section) (info ShardInfo, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) (err error) {
 		info, err = l.flush(ctx, e, from, secs)
@@ -85,9 +88,9 @@ func (s *Store) copyRanks(ctx context.Context, e Epoch, from string, ranks []int
 }
 
 // ServeFromMemory serves reads of this rank's shard of a committed epoch from memory, as long as the caller has the
-// sections that were put there. The ranks that compute parity need not wait for the disk. It is the level local, and
-// the sections must not change before release returns, which waits for reads under way. Chunks whose stored form
-// differs from memory are read from disk.
+// sections that were put there. The ranks that compute parity need not wait for the disk. The level is local: another
+// is an *OptionError. The sections must not change before release returns, which waits for reads under way. Chunks
+// whose stored form differs from memory are read from disk. It reads the shard's index, and copies no section.
 func (s *Store) ServeFromMemory(ctx context.Context, e Epoch, level string, secs []Section) (release func(),
 	err error) {
 	err = s.on("fetch", e, level, func(l *levelState) error {
@@ -108,7 +111,7 @@ func (s *Store) ServeFromMemory(ctx context.Context, e Epoch, level string, secs
 }
 
 // CopiedTo returns how many bytes this rank has written since Open for copies to a level: how far a Flush is that runs
-// alone. It is 0 for a level that the store has not.
+// alone. It is 0 for a level that the store has not. It reads a counter.
 func (s *Store) CopiedTo(level string) int64 {
 	l, err := s.at(level)
 	if err != nil {
@@ -117,8 +120,8 @@ func (s *Store) CopiedTo(level string) int64 {
 	return l.copied.Load()
 }
 
-// PauseCopies stops copying between levels from starting further writes until release is
-// called, so that a capture has the memory and the cores. It does not affect Put.
+// PauseCopies stops copying between levels from starting further writes until release is called, so that a capture has
+// the memory and the cores. It does not affect Put. It does not wait for writes under way.
 func (s *Store) PauseCopies() (release func()) { return s.pause.Begin() }
 
 func (s *Store) throttle(to *levelState) *shard.Throttle {

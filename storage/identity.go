@@ -43,7 +43,7 @@ type RunError = level.RunError
 //	func Replaced() bool
 type OtherRunError = level.OtherRunError
 
-// OwnerBytes is the length of an encoded Owner.
+// OwnerBytes is the length in bytes of an encoded Owner.
 const OwnerBytes = format.IdentityBytes + 10
 
 // Owner says which run a directory belongs to, or several by Decide.
@@ -56,8 +56,9 @@ type Owner struct {
 	Newest     Epoch    // of those without a name; 0: none
 }
 
-// FindOwners looks which runs the directories of a rank belong to, before Open. It writes nothing. Rank 0 asks for all
-// about a directory that all ranks share.
+// FindOwners looks which runs the directories of a rank belong to, before Open. It writes nothing. All ranks call it;
+// rank 0 asks for all about a directory that all ranks share. Its only error is that of ctx: Open reports the faults of
+// directories.
 func FindOwners(ctx context.Context, opt Options) ([]Owner, error) {
 	opt.fs = vfs.OrOS(vfs.From(ctx))
 	var out []Owner
@@ -82,7 +83,7 @@ func (o *Options) owner(ctx context.Context, name, dir string) Owner {
 // Decide finds the run that all of several directories belong to; of some it finds the same alone or with others. A run
 // that started over in another one's directories comes before that, one with epochs before one without, the first
 // before later ones. Fits says which directories disagree. A zero Run with HasEpochs is one of an older release;
-// without, it is for the caller to begin a new run.
+// without, it is for the caller to begin a new run. All ranks call it with the Owners of all. It reads no file.
 func Decide(seen []Owner) Owner {
 	by := func(x Identity) Identity {
 		for _, s := range seen {
@@ -120,7 +121,8 @@ func Decide(seen []Owner) Owner {
 	return best
 }
 
-// Begin makes the identity of a new run that began now, random, in directories of which Decide has said was.
+// Begin makes the identity of a new run that began now, in nanoseconds since 1970 UTC, in directories of which Decide
+// has said was. id is random, and the same on all ranks.
 func Begin(id [16]byte, now int64, was Owner, startOver bool) Identity {
 	i := Identity{ID: id, Began: now}
 	switch {
@@ -135,7 +137,7 @@ func Begin(id [16]byte, now int64, was Owner, startOver bool) Identity {
 }
 
 // Fits returns a *RunError for a directory with epochs of another run than run; other names the directory with that
-// run.
+// run. Its Remedy names the settings. It is local.
 func (s *Owner) Fits(run Identity, startOver bool, other string) error {
 	if !s.HasEpochs || startOver || run.Owns(s.Run) || run.Replaced(s.Run) {
 		return nil
@@ -152,14 +154,14 @@ func (s *Owner) fields(f format.Fields) {
 	f.Epoch(&s.Newest)
 }
 
-// Encode writes it without its place, for other ranks.
+// Encode returns the owner without its place, OwnerBytes long, for other ranks.
 func (s *Owner) Encode() []byte {
 	var e format.Encoder
 	s.fields(format.Appending(&e))
 	return e.B
 }
 
-// DecodeOwner reads the result of Encode.
+// DecodeOwner reads the result of Encode, which has OwnerBytes.
 func DecodeOwner(b []byte) (s Owner) {
 	s.fields(format.Taking(&format.Decoder{B: b}))
 	return s

@@ -154,8 +154,8 @@ func (s *Store) at(name string) (*levelState, error) {
 	return nil, &OptionError{Field: "Levels", Reason: fmt.Sprintf("level %q has no directory", name)}
 }
 
-// Unwritable says which levels this rank cannot write to, and why, with Options.Degrade.
-// Their epochs are still read where that is possible.
+// Unwritable returns the levels that this rank cannot write to, with the reason for each, with Options.Degrade. Their
+// epochs are still read where that is possible. The map is the caller's.
 func (s *Store) Unwritable() map[string]error {
 	out := map[string]error{}
 	for _, l := range s.levels {
@@ -166,8 +166,8 @@ func (s *Store) Unwritable() map[string]error {
 	return out
 }
 
-// Use tells the store which levels the ranks agreed to write to; the others are only
-// read. It is called once, after Open, with at least one.
+// Use sets the levels that the ranks agreed to write to; the others are only read. All ranks call it with the same
+// levels, once, after Open, with at least one.
 func (s *Store) Use(levels []string) {
 	for _, l := range s.levels {
 		if l.Unwritable == nil && !slices.Contains(levels, l.Name()) {

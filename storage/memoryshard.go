@@ -18,7 +18,7 @@ const SourceMemory = "memory"
 // MemoryShard is a rank's shard of a committed epoch that still lies in the memory it was put from, after the program
 // has ended. A Store that has it in its Options reads the epoch from there first. Chunks that the manifest of a level
 // does not confirm count as damaged, so the memory need not be trusted. But it must no longer change once it was
-// verified.
+// verified. Its calls are local.
 type MemoryShard struct {
 	index *format.Index // all chunks stored as they are, one section after the other
 	secs  []Section
@@ -32,7 +32,7 @@ type MemoryShard struct {
 }
 
 // InMemory returns the sections of this rank's shard of e as a MemoryShard for a later Store. It returns nil if this
-// Store has not committed e as its newest at any level. Sources are Slicers.
+// Store has not committed e as its newest at any level. Sources are Slicers. It copies no bytes.
 func (s *Store) InMemory(e Epoch, secs []Section) *MemoryShard {
 	for _, l := range s.levels {
 		l.mu.Lock()
@@ -79,7 +79,7 @@ func (m *MemoryShard) Epoch() Epoch {
 	return m.index.Epoch
 }
 
-// LiesIn reports whether any of the sections does, of this piece of memory.
+// LiesIn reports whether any of the sections lies in this piece of memory.
 func (m *MemoryShard) LiesIn(b []byte) bool {
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	return slices.ContainsFunc(m.secs, func(sec Section) bool {
@@ -90,7 +90,7 @@ func (m *MemoryShard) LiesIn(b []byte) bool {
 }
 
 // Verify checks every byte in place, once: from then on the memory must not change, and later calls return the same
-// result. Cost: one pass over the memory by several goroutines.
+// result. Cost: one pass over the memory by several goroutines. Damage matches ErrCorrupt, and names section and bytes.
 func (m *MemoryShard) Verify() error {
 	m.once.Do(func() { m.damage = m.verify() })
 	return m.damage
@@ -129,7 +129,7 @@ func (m *MemoryShard) Forget() {
 
 var errForgotten = errors.New("the memory of the earlier start was given back")
 
-// ReadAt reads the sections as if they lay one after the other.
+// ReadAt reads the sections as if they lay one after the other. It copies them to p. After Forget it fails.
 func (m *MemoryShard) ReadAt(p []byte, off int64) (n int, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

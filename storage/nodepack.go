@@ -42,7 +42,8 @@ type NodePack struct {
 	Sizes [][]byte // of the ranks' parts, from their Size
 }
 
-// Part is this rank's share of a NodePack. It belongs to one goroutine; Close may be called by another.
+// Part is this rank's share of a NodePack. Its calls are local: each rank of the node makes them for its own Part. It
+// belongs to one goroutine; Close may be called by another.
 type Part struct {
 	store *Store
 	to    *levelState
@@ -55,7 +56,7 @@ type Part struct {
 // NewPart prepares to write this rank's shard of an epoch that is committed at from. secs are the sections that were
 // put there; they must not change until Write returns. An epoch that is committed at to is ErrCommitted. With
 // Options.Collective only rank 0 looks whether it is, and makes the place for all: no rank writes before rank 0 has its
-// Part.
+// Part. Every rank of the node calls it. It reads the manifest and the index of the committed shard.
 func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Section) (p *Part, err error) {
 	err = s.flushTo(e, from, to, func(_, l *levelState) error {
 		if l.Traits().WrittenByOthers {
@@ -81,8 +82,8 @@ func (s *Store) NewPart(ctx context.Context, e Epoch, from, to string, secs []Se
 	return p, err
 }
 
-// Size is for the other ranks of the node: the bytes that the part has and takes, and after Lead
-// the address at which the packs are handed over.
+// Size returns the bytes that the part has and takes, encoded, for the other ranks of the node. After Lead it has the
+// address at which the packs are handed over, too.
 func (p *Part) Size() []byte {
 	size := partSize(p.info.Bytes, p.spec.Room)
 	if p.store.noHandover.Load() {
@@ -230,10 +231,10 @@ func (n *NodePack) nameOf(k *nodePackFile, run string) string {
 	return fmt.Sprintf("%s.r%06d.%012x%s", format.PackName(k.first()), n.Ranks[0], h.Sum64()>>16, format.TempSuffix)
 }
 
-// Seal completes the packs of a node when all of its ranks have written
-// their parts: it checks each, adds the index, syncs and publishes. The flusher
-// calls it. The result is in the order of ranks; the shards are durable and not
-// yet committed.
+// Seal completes the packs of a node when all of its ranks have written their parts: it checks each, adds the index,
+// syncs and publishes. The flusher calls it. The result is in the order of ranks; the shards are durable and not yet
+// committed. It reads the indices of the parts, not their bytes. A part that is not the committed shard matches
+// ErrCorrupt.
 func (p *Part) Seal(ctx context.Context, n NodePack) (infos []ShardInfo, err error) {
 	s := p.store
 	err = s.flushTo(n.Epoch, n.From, n.To, func(from, to *levelState) error {

@@ -15,11 +15,14 @@ import (
 func IsObjectStore(dir string) bool { return level.IsStore(dir) }
 
 // CheckDir returns an error if dir, which is given as the directory of a level, names neither a directory nor an object
-// store. It is local and reads no file.
+// store. It fails for s3://... in a program that does not import package storage/s3, and names the import. It is local
+// and reads no file.
 func CheckDir(dir string) error { return level.CheckPath(dir) }
 
 // ObjectRecord is a small record of another package next to the epochs in an object store, where a level in a directory
-// has a file. It is replaced in one step. Its methods may be called by anybody, several at once.
+// has a file. It is replaced in one step. Its methods are local; any rank may call them, several at once. An error
+// names the URL, the fault and the remedy. A store that does not answer is asked up to eight times, which takes most of
+// a minute.
 type ObjectRecord struct {
 	Dir  string // URL of the level
 	Name string
@@ -28,7 +31,7 @@ type ObjectRecord struct {
 // recordLimit bounds such a record.
 const recordLimit = 1 << 20
 
-// Read reads the record. An absent one is fs.ErrNotExist.
+// Read reads the record: one request. An absent one matches fs.ErrNotExist, one above 1 MiB ErrCorrupt.
 func (r ObjectRecord) Read(ctx context.Context) ([]byte, error) {
 	o, err := object.New(r.Dir)
 	if err != nil {
@@ -41,7 +44,8 @@ func (r ObjectRecord) Read(ctx context.Context) ([]byte, error) {
 	return b, err
 }
 
-// Write replaces the record. If several do so at once, exactly one is the last.
+// Write replaces the record, by two requests or more. If several ranks do so at once, exactly one is the last. b is not
+// kept.
 func (r ObjectRecord) Write(ctx context.Context, b []byte) error {
 	o, err := object.New(r.Dir)
 	if err != nil {
@@ -56,7 +60,7 @@ func (r ObjectRecord) Write(ctx context.Context, b []byte) error {
 	})
 }
 
-// Remove removes the record, which may be gone.
+// Remove removes the record: two requests. An absent one is no error.
 func (r ObjectRecord) Remove(ctx context.Context) error {
 	o, err := object.New(r.Dir)
 	if err != nil {
@@ -76,7 +80,7 @@ type StoreRates struct {
 }
 
 // MeasureStore reports whether an object store can be a level, and measures its rates with one object of the given
-// bytes, which it removes. Local; it takes as long as two transfers of the object. The error names the remedy.
+// bytes, which it removes. It is local, and takes as long as two transfers of the object. The error names the remedy.
 func MeasureStore(ctx context.Context, url string, bytes int64) (m StoreRates, err error) {
 	o, err := object.New(url)
 	if err != nil {

@@ -60,7 +60,7 @@ type Options struct {
 	Levels []LevelConfig
 
 	// Degrade opens the store even if some levels cannot be written to: they are
-	// full, read-only, missing or damaged. Out names them. The ranks then agree on
+	// full, read-only, missing or damaged. Unwritable names them. The ranks then agree on
 	// the levels that they use.
 	Degrade bool
 
@@ -112,7 +112,7 @@ type LevelConfig struct {
 	KeepEvery int
 
 	// Full writes every chunk again instead of referring to the same bytes in
-	// the last committed epoch.
+	// the last committed epoch. It costs the bytes of all sections in each epoch.
 	Full bool
 	// FullEvery does so in the epochs whose number it divides; 0: in none. It bounds how long a chunk is referred to;
 	// without it the bound is that a shard refers to 8 earlier epochs at most. The answers of a Comparer are then
@@ -132,9 +132,9 @@ type LevelConfig struct {
 
 	// Copies is the number of other nodes that keep each shard at partner. 0 means 1.
 	Copies int
-	// Data and Parity shape the groups of the level parity: at least Data nodes in a group, of which any Parity may be
-	// lost. It needs the level local, whose shards are the data, and a program that imports package storage/parity. 0
-	// and 0 mean 4 and 2.
+	// Data and Parity shape the groups of the level parity: at least Data+Parity nodes in a group, of which any Parity
+	// may be lost. A job of fewer nodes is one group, and needs Parity+1 nodes. The level needs the level local, whose
+	// shards are the data, and a program that imports package storage/parity. 0 and 0 mean 4 and 2.
 	Data, Parity int
 }
 
@@ -258,11 +258,12 @@ func (l *LevelConfig) validate(field string, dirs map[string]string) error {
 	return nil
 }
 
-// CheckParity returns ErrNoParity in a program that cannot compute the parity of LevelParity, nor a shard from it.
+// CheckParity returns ErrNoParity in a program that cannot compute the parity of LevelParity, nor a shard from it. It
+// is local.
 func CheckParity() error { return redundancy.Ready() }
 
 // Fits returns an error if the ranks on the given nodes, by rank, cannot carry the level's redundancy: no epoch would
-// ever be committed there.
+// ever be committed there. It is local, and reads no file.
 func (c *LevelConfig) Fits(nodes []string) error {
 	switch c.Name {
 	case LevelPartner:

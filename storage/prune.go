@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// Prune removes from the named levels, or with no name from all, the epochs that the
-// level's rules do not keep, and returns those removed from any level. It keeps at each level
+// Prune removes from the named levels, or with no name from all, the epochs that the level's rules do not keep, and
+// returns those removed from any level. It keeps at each level
 //
 //   - the newest Keep committed epochs that all ranks have (see Agree), and
 //     every KeepEvery-th;
@@ -30,10 +30,11 @@ import (
 // With Options.Collective only rank 0 removes epochs from a level that all ranks share: all ranks have agreed on the
 // list of its vote (see Agree). The other ranks do not look there.
 //
-// Prune continues when it cannot remove something or finds a file that is not part
-// of a checkpoint. It leaves that in place and logs it once; the error joins the
-// failures. Ranks that share a directory may all call it. Flushes of older epochs
-// to a level must have ended or been given up once a newer one is committed there.
+// Prune continues when it cannot remove something or finds a file that is not part of a checkpoint. It leaves that in
+// place and logs it once; the error joins the failures. Ranks that share a directory may all call it. Flushes of older
+// epochs to a level must have ended or been given up once a newer one is committed there.
+//
+// All ranks call it, in any order. It lists the directories and reads manifests, but no shards.
 func (s *Store) Prune(ctx context.Context, levels ...string) (removed []Epoch, err error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -76,9 +77,9 @@ func (l *levelState) writing() map[Epoch]bool {
 	return out
 }
 
-// PinByRule pins an epoch that has just been committed at a level if it is due: at least the rule's number of epochs,
-// or its time, after the last one that the rule has pinned. A crash before it makes the next epoch the pinned one. One
-// rank calls it for all.
+// PinByRule pins an epoch that has just been committed at a level if the rule is due: the last epoch that it has pinned
+// is every epochs older, or apart older. A value of 0 or below leaves its condition out. A crash before it makes the
+// next epoch the pinned one. One rank calls it for all. A pin is one small file.
 func (s *Store) PinByRule(ctx context.Context, e Epoch, at string, every int, apart time.Duration) error {
 	if every <= 0 && apart <= 0 {
 		return nil

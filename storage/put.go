@@ -12,12 +12,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 )
 
-// Put writes this rank's shard of an epoch at a level. When it returns nil the
-// shard is durable under its final name; the epoch does not exist there before
-// Commit. Sources must not change meanwhile. A shard that an earlier attempt left
-// uncommitted is replaced; a committed epoch is not (ErrCommitted). After an error
-// nothing of the shard is left, and older epochs are unaffected. A full level is a
-// *SpaceError, a shard that could not be read back is refused.
+// Put writes this rank's shard of an epoch at a level. When it returns nil the shard is durable under its final name;
+// the epoch does not exist there before Commit. Sources must not change meanwhile. A shard that an earlier attempt left
+// uncommitted is replaced; a committed epoch is not (ErrCommitted). After an error nothing of the shard is left, and
+// older epochs are unaffected. A full level is a *SpaceError, a shard that could not be read back is refused.
+//
+// All ranks put their shards, in any order, and then vote. Each byte is read at most once, and written once unless the
+// last committed epoch has the same chunk (see LevelConfig.Full). File and directory are synced before Put returns.
+// Memory of a Slicer is written from where it lies.
 func (s *Store) Put(ctx context.Context, e Epoch, level string, secs []Section) (info ShardInfo, err error) {
 	err = s.on("put", e, level, func(l *levelState) (err error) {
 		info, err = s.put(ctx, l, s.spec(e, s.opt.Rank, secs))

@@ -15,7 +15,8 @@ import (
 // Rebuild restores this rank's part of a committed epoch at a level, after nodes were lost or ranks moved. At local
 // that is its shard and the manifest in its own directory, at partner the copies on other nodes, at parity the rows of
 // its stripe. All ranks call it level by level, local before parity. It does not write parts that are there already.
-// Other levels cannot be rebuilt.
+// Other levels cannot be rebuilt. A lost shard is copied from where it is intact, and read back. If no level has what
+// it needs, the error satisfies IsDamage.
 func (s *Store) Rebuild(ctx context.Context, e Epoch, level string) error {
 	return s.on("rebuild", e, level, func(l *levelState) error {
 		m, err := s.catalog.Manifest(ctx, l.Level, e)

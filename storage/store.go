@@ -26,14 +26,14 @@ type Epoch = format.Epoch
 //	Node       string   // node whose rank wrote it
 //	Bytes      int64    // sum of the section sizes
 //	Stored     int64    // bytes of chunks in this shard: less when compressed or referenced
-//	ShardBytes int64    // length of the shard, header to footer
+//	ShardBytes int64    // length of the shard in bytes, header to footer
 //	Digest     [16]byte // xxh3-128 of what it says; the same at every level
 //	Holders    []string // nodes that keep a copy, at levels with copies
 //
 //	Index   [16]byte // xxh3-128 of the index record
 //	Origins []Epoch  // earlier epochs that hold some of its chunks
 //	Pack    int      // number of the pack file; -1: it is in none
-//	Base    int64    // where it starts in the pack file
+//	Base    int64    // byte at which it starts in the pack file
 //
 //	Layout *Layout // what it has of global arrays; nil: none
 //
@@ -79,7 +79,7 @@ type Comparer = shard.Comparer
 // ErrClaim marks a chunk that its Comparer said to be unchanged, and that has changed.
 var ErrClaim = shard.ErrClaim
 
-// ChunkBytes is the length of the chunks that sections are cut into; the last one has the rest.
+// ChunkBytes is the length in bytes of the chunks that sections are cut into; the last one has the rest.
 const ChunkBytes = format.ChunkBytes
 
 // Bytes is a Source over memory of the caller.
@@ -98,7 +98,7 @@ type Bytes = shard.Bytes
 //	Accept(ctx context.Context) (conn net.Conn, from int, err error)
 type Transport = peer.Transport
 
-// Store keeps one rank's shards on all levels of a job.
+// Store keeps one rank's shards on all levels of a job. All its calls are local; those that all ranks make say so.
 type Store struct {
 	opt    Options
 	log    *slog.Logger
@@ -134,8 +134,11 @@ const (
 // Open claims the directories of all levels for the job and removes unfinished files of an earlier run of this rank. It
 // refuses a directory that is missing or not writable (*DirError), or of another job (*JobError). It also refuses one
 // that another run of the job uses (*BusyError, if Options.Run is set) or that another number of ranks has written
-// (*SizeError). It is local: ranks may open in any order, unless Options.Collective is set. The caller closes the
-// Store.
+// (*SizeError). A field of opt that cannot be used is an *OptionError.
+//
+// It is local: ranks may open in any order. With Options.Collective all ranks open, and rank 0 before the others. opt
+// is copied; its slices, but for Levels, are kept. The caller closes the Store. After an error there is none, and the
+// directories are free again.
 func Open(ctx context.Context, opt Options) (*Store, error) {
 	opt.fs = vfs.OrOS(vfs.From(ctx))
 	if err := opt.validate(); err != nil {
@@ -188,9 +191,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	return s, nil
 }
 
-// Close waits for operations under way, stops serving other ranks and frees the buffers. Shards that were fetched must
-// be closed before. With a Transport, ranks close only after all have ended their calls with each other. Further calls
-// do nothing.
+// Close waits for operations under way, without a limit of time, stops serving other ranks and frees the buffers.
+// Shards that were fetched must be closed before. With a Transport, ranks close only after all have ended their calls
+// with each other. Further calls do nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	before := s.closed
@@ -294,10 +297,11 @@ type Layout = format.Layout
 // LayoutSection is the name of the section of a shard that has its Layout.
 const LayoutSection = format.LayoutSection
 
-// DecodeLayout reads the result of Layout.Encode for a rank.
+// DecodeLayout reads the result of Layout.Encode for a rank. Damaged bytes match ErrCorrupt.
 func DecodeLayout(rank int, b []byte) (*Layout, error) { return format.DecodeLayout("layout", rank, b) }
 
-// CheckLayouts returns an error if the layouts of all ranks, in their order, do not fit together; so would Commit.
+// CheckLayouts returns an error if the layouts of all ranks, in their order, do not fit together; so would Commit. It
+// is local, and reads no file.
 func CheckLayouts(all []*Layout) error {
 	m := format.Manifest{Size: len(all)}
 	for r, l := range all {

@@ -29,8 +29,10 @@ type Copied struct {
 // and verified before the epoch is committed. It completes the unfinished copy of an earlier call. An epoch that is
 // there with the same contents is left alone; with other contents, or damaged (ErrCorrupt), it is an error.
 //
-// from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile,
-// the copy fails and nothing is committed (see PinEpoch). No run of a job may use the directory to (*BusyError).
+// from is not written to and not locked: files of an epoch never change. When the job prunes the epoch meanwhile, the
+// copy fails and nothing is committed (see PinEpoch). No run of a job may use the directory to (*BusyError).
+//
+// It reads every byte of the epoch, writes it, and reads it back.
 func Copy(ctx context.Context, from []string, to string, e Epoch, jobs int) (done Copied, err error) {
 	v, err := Open(ctx, from...)
 	if err != nil {

@@ -2,6 +2,13 @@
 // copies, flushes, prunes, repairs and pins epochs. The verbs of the tool holdfast are these calls. A program uses
 // package storage.
 //
+// # Calls
+//
+// All calls are local: one process makes them for the whole job, and reads and writes the directories of all its ranks.
+// Directories are paths that this process sees, or URLs of an object store. Sizes are bytes. Calls that read or write
+// shards take as long as the disks do, and end early with the error of their context. Slices of directories are not
+// kept.
+//
 // # Promises
 //
 // A View never writes. Calls that only read may run beside a job. Calls that write take the run lock of the directories
@@ -11,7 +18,7 @@
 // from one that has it right, or is computed from parity. Whatever a crash leaves half done is not committed, and the
 // next call completes it.
 //
-// Errors are those of package storage.
+// Errors are those of package storage, such as *storage.BusyError, *storage.DirError and *storage.VersionError.
 package checkpoints
 
 import (

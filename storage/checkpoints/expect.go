@@ -43,7 +43,7 @@ func kindOf(err error, had bool) Kind {
 var errMissing = fmt.Errorf("was committed here and is missing: %w", fs.ErrNotExist)
 
 // Expected lists the epochs that are committed in the directories or should be, newest first. Epochs that retention has
-// removed are not among them.
+// removed are not among them. It reads manifests and what Inspect has read, and no shard.
 func (v *View) Expected() ([]Epoch, error) {
 	return expectedIn(v.dirs...)
 }

@@ -167,8 +167,9 @@ func (t *target) commitWhole(ctx context.Context, v *View, e Epoch) (whole bool,
 
 // Flush copies the newest epoch that is whole in the directories from, those of a job's nodes, to the global directory
 // to. It commits it there, unless to has that epoch or a newer one. Shards that are lost are computed, where from has
-// the parity for it. At most jobs shards are copied at once; 0 means 4. The job must be dead: a running one flushes by
-// itself, and Flush would remove its temporary files as garbage. The epoch is 0 when there was nothing to do.
+// the parity for it. At most jobs shards are copied at once; 0 means 4. The job must be dead (*BusyError): a running
+// one flushes by itself, and Flush would remove its temporary files as garbage. The epoch is 0 when there was nothing
+// to do.
 func Flush(ctx context.Context, from []string, to string, jobs int) (e Epoch, err error) {
 	v, err := Open(ctx, from...)
 	if err != nil {

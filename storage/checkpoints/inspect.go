@@ -14,7 +14,7 @@ import (
 
 // Inspect opens directories as Open does, and continues if one is damaged. It then takes the job file from the
 // manifests. It leaves out a directory that is refused, empty, or has no record of its job. VerifyDirs reports the
-// findings. It fails when no directory is left.
+// findings. It fails when no directory is left. It reads the ledgers and job files, and no shard.
 func Inspect(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	var refused error
@@ -133,7 +133,7 @@ func (v *View) look(d *viewDir) error {
 }
 
 // VerifyDirs reports faults of the directories themselves: job files, ledgers, files in the place of an epoch. Epoch is
-// 0 in these findings.
+// 0 in these findings. It reads nothing again.
 func (v *View) VerifyDirs() []Finding { return append([]Finding(nil), v.found...) }
 
 // Counts describes the obstacles to a restore of an epoch by another number of ranks, as far as its manifest shows
@@ -162,7 +162,7 @@ func (i *EpochInfo) Counts() (c Counts) {
 	return c
 }
 
-// Any reports whether any number of ranks can restore the epoch.
+// Any reports whether any number of ranks can restore the epoch: there is no obstacle.
 func (c *Counts) Any() bool { return len(c.Undeclared)+len(c.PerRank)+len(c.NotQuiet) == 0 }
 
 // Short names the obstacles in a few words; empty: there is none.

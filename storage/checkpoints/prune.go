@@ -25,16 +25,15 @@ type PruneRules struct {
 	Stays func(e Epoch, dir, why string)
 }
 
-// Prune removes the epochs that the rules do not keep from each of the
-// directories of a job that is not running: while it runs, the error is a
-// *BusyError. The last directory counts as the widest level.
+// Prune removes the epochs that the rules do not keep from each of the directories of a job that is not running: while
+// it runs, the error is a *BusyError. The last directory counts as the widest level.
 //
 // An epoch counts at a level if the given directories of that level have its parts of as many ranks, with manifests, as
 // of any other epoch. An epoch that a dead run left on some nodes only does not count. Give the directories of all
 // nodes.
 //
 // It continues when something cannot be removed. The error names the parts that it left; the result has the epochs that
-// it removed.
+// it removed. It reads manifests, and no shard.
 func Prune(ctx context.Context, dirs []string, rules PruneRules) (removed map[string][]Epoch, err error) {
 	switch {
 	case rules.Keep < 1:
@@ -177,7 +176,7 @@ const (
 // PinEpoch keeps an epoch in a directory of the level global until UnpinEpoch, with the epochs that it refers to. name
 // is for people and may be empty. A running job sees it: its Prune either sees the record before it removes anything,
 // or is waited for. An epoch that is not committed there is ErrNotCommitted; so is one that Prune was removing already,
-// and then no record is left.
+// and then no record is left. It waits at most ten seconds for a Prune that is under way. The record is one small file.
 func PinEpoch(ctx context.Context, dir string, e Epoch, name string) error {
 	d, err := pinDir(ctx, dir)
 	if err != nil {
@@ -232,8 +231,8 @@ func wholeEpoch(l level.Epochs, e Epoch) error {
 	return nil
 }
 
-// UnpinEpoch takes PinEpoch back: the epoch goes when the keep rules say so. Without a record the
-// error matches fs.ErrNotExist.
+// UnpinEpoch takes PinEpoch back: the epoch goes when the keep rules say so. Without a record the error matches
+// fs.ErrNotExist.
 func UnpinEpoch(ctx context.Context, dir string, e Epoch) error {
 	d, err := pinDir(ctx, dir)
 	if err != nil {
@@ -250,7 +249,7 @@ func UnpinEpoch(ctx context.Context, dir string, e Epoch) error {
 }
 
 // Pins lists the records of a directory of the level global. A damaged pin also pins its epoch, and its error joins the
-// list.
+// list. It reads these records alone.
 func Pins(ctx context.Context, dir string) (list []Pin, err error) {
 	d, err := pinDir(ctx, dir)
 	if err != nil {

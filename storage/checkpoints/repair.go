@@ -42,7 +42,8 @@ type Repaired struct {
 // Epochs with files of a later release are not touched: the error is a *VersionError.
 //
 // Each epoch is verified before and after. The result lists everything that was wrong, oldest epoch first after the
-// directories themselves. Epochs that verify calls elsewhere are not among them.
+// directories themselves. Epochs that verify calls elsewhere are not among them. It reads every byte of the epochs at
+// least twice.
 func Repair(ctx context.Context, dirs []string, rules RepairRules) (out []Repaired, err error) {
 	v, err := Inspect(ctx, dirs...)
 	if err != nil {

@@ -280,7 +280,8 @@ func (r *repairer) history() *format.History {
 }
 
 // SetAside lists the files and directories that repairs have moved aside, because something else belongs in their
-// place, and have not removed: directories that are not empty, or were refused.
+// place, and have not removed: directories that are not empty, or were refused. It lists the directories, and changes
+// nothing.
 func SetAside(ctx context.Context, dirs ...string) (out []string, err error) {
 	for _, path := range distinct(dirs) {
 		if perr := level.CheckPath(path); perr != nil {

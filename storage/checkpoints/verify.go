@@ -28,14 +28,12 @@ type Finding struct {
 	Absent bool     // it is in none of the directories given, and may be elsewhere
 }
 
-// Verify reads all parts of an epoch in the directories and reports each fault, with
-// the directories that have a good copy. Its error is the reason why directories could not
-// be read.
+// Verify reads all parts of an epoch in the directories and reports each fault, with the directories that have a good
+// copy. Its error is the reason why directories could not be read.
 //
-// A shard is missed in a directory of the level "global", which has all, and, by
-// a View of Inspect, where the directory's ledgers say that it was. It may else
-// lie in a directory that was not given, and is reported as Absent if no directory
-// given has it.
+// A shard is missed in a directory of the level "global", which has all, and, by a View of Inspect, where the
+// directory's ledgers say that it was. It may else lie in a directory that was not given, and is reported as Absent if
+// no directory given has it. It reads every byte of the epoch.
 func (v *View) Verify(ctx context.Context, e Epoch) ([]Finding, error) {
 	c := &check{view: v, epoch: e, good: map[int][]string{}, at: map[string]*format.Manifest{},
 		ids: map[[16]byte][]DirInfo{}, there: map[placed]int{}, reported: map[placed]bool{},

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
-// View looks at checkpoint directories from outside the job. It never writes.
+// View looks at checkpoint directories from outside the job. It never writes. Its calls are local. It needs no Close.
 type View struct {
 	// Complete: the directories are all that the job has. Verify then reports parts that none of them has.
 	Complete bool
@@ -68,6 +68,9 @@ type EpochInfo struct {
 // Open opens the directories of one run of a job: its global one, the local ones of its nodes, or both. Directories of
 // different jobs (*JobError) and runs (*RunError) are refused. So are those of different numbers of ranks (*SizeError),
 // unless the job has epochs that any number can restore: then each has the number that last committed there.
+//
+// It reads job files and manifests, and no shard. Requests to an object store end with this ctx, even those of later
+// calls of the View: so ctx lives as long as the View.
 func Open(ctx context.Context, dirs ...string) (*View, error) {
 	v := &View{}
 	for _, path := range distinct(dirs) {
@@ -190,7 +193,7 @@ func (v *View) Dirs() []DirInfo {
 	return out
 }
 
-// Epochs lists each directory's part of each epoch, newest epoch first.
+// Epochs lists each directory's part of each epoch, newest epoch first. It reads the manifests, and no shard.
 func (v *View) Epochs(ctx context.Context) ([]EpochInfo, error) {
 	var out []EpochInfo
 	for _, d := range v.dirs {

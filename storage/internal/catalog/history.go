@@ -51,8 +51,8 @@ func (c *Catalog) History(ctx context.Context) (all History, err error) {
 	return all, unclear
 }
 
-// RecordHistory records, at all levels, that all ranks have committed an epoch. At the
-// global level rank 0 does this for all. It succeeds if one level takes the record.
+// RecordHistory records, at all levels that this rank can write to, that all ranks have committed an epoch. At the
+// global level rank 0 does this for all. The error joins the levels that did not take the record.
 func (c *Catalog) RecordHistory(ctx context.Context, e format.Epoch, at string) (err error) {
 	nodes := slices.Compact(slices.Sorted(slices.Values(c.Nodes)))
 	b := format.History{Epoch: e, Level: at, Nodes: nodes, Run: c.Identity}
