@@ -14,7 +14,8 @@ type Context struct {
 	fills *gpustate.Queue // first contents of memory objects
 }
 
-// CreateContext makes a context of one device.
+// CreateContext makes a context of one device, and opens it. Several devices are ErrUnsupported: make a context for
+// each. The caller releases it.
 func CreateContext(devices []*Device) (*Context, error) {
 	d, err := one(devices)
 	if err != nil {
@@ -54,7 +55,7 @@ func same(a, b string) bool { return strings.Contains(strings.ToLower(a), string
 // State returns the device behind the context, for capture, restore and migration.
 func (ctx *Context) State() *gpustate.Device { return ctx.dev }
 
-// Release releases the context and all objects made with it.
+// Release waits for the commands of the context, and releases it and all objects made with it.
 func (ctx *Context) Release() { _ = ctx.dev.Close() }
 
 // MemObject is a buffer or an image.
@@ -107,23 +108,23 @@ func (ctx *Context) CreateBufferUnsafe(flags MemFlag, size int, dataPtr unsafe.P
 	return &MemObject{buf: b, size: size}, nil
 }
 
-// CreateEmptyBuffer makes a buffer with undefined contents.
+// CreateEmptyBuffer makes a buffer of size bytes with undefined contents.
 func (ctx *Context) CreateEmptyBuffer(flags MemFlag, size int) (*MemObject, error) {
 	return ctx.CreateBufferUnsafe(flags, size, nil)
 }
 
-// CreateBuffer makes a buffer that begins with a copy of data; flags say so.
+// CreateBuffer makes a buffer that begins with a copy of data, as the flag MemCopyHostPtr or MemUseHostPtr says. It
+// returns when the bytes are copied.
 func (ctx *Context) CreateBuffer(flags MemFlag, data []byte) (*MemObject, error) {
 	return ctx.CreateBufferUnsafe(flags, len(data), unsafe.Pointer(unsafe.SliceData(data)))
 }
 
-// CreateBufferFloat32 is CreateBuffer for numbers.
+// CreateBufferFloat32 is CreateBuffer for numbers; the buffer has 4 bytes for each.
 func (ctx *Context) CreateBufferFloat32(flags MemFlag, data []float32) (*MemObject, error) {
 	return ctx.CreateBufferUnsafe(flags, 4*len(data), unsafe.Pointer(unsafe.SliceData(data)))
 }
 
-// GetSupportedImageFormats lists the formats of images of one to three
-// dimensions.
+// GetSupportedImageFormats lists the formats of images of one to three dimensions. Other types are ErrUnsupported.
 func (ctx *Context) GetSupportedImageFormats(flags MemFlag, imageType MemObjectType) ([]ImageFormat, error) {
 	dims := dimensions(imageType)
 	if dims == 0 {
@@ -179,7 +180,7 @@ func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDes
 	return o, nil
 }
 
-// CreateImageSimple makes a two-dimensional image from packed pixels.
+// CreateImageSimple makes a two-dimensional image, of width and height in pixels, from packed pixels.
 func (ctx *Context) CreateImageSimple(flags MemFlag, width, height int, channelOrder ChannelOrder,
 	channelDataType ChannelDataType, data []byte) (*MemObject, error) {
 	return ctx.CreateImage(flags, ImageFormat{channelOrder, channelDataType},
@@ -210,7 +211,7 @@ func (ctx *Context) CreateImageFromImage(flags MemFlag, img image.Image) (*MemOb
 	return as(ChannelOrderRGBA, 0, data)
 }
 
-// CreateCommandQueue makes a queue.
+// CreateCommandQueue makes a queue. device is ignored: a context has one.
 func (ctx *Context) CreateCommandQueue(device *Device, properties CommandQueueProperty) (*CommandQueue, error) {
 	q, err := ctx.dev.QueueWith("", gpustate.QueueOptions{
 		OutOfOrder: properties&CommandQueueOutOfOrderExecModeEnable != 0,

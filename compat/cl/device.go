@@ -19,7 +19,8 @@ type Device struct {
 	info gpustate.Info
 }
 
-// GetPlatforms lists the platforms.
+// GetPlatforms lists the platforms that have devices. Without OpenCL on this machine the error names the libraries that
+// were tried.
 func GetPlatforms() ([]*Platform, error) {
 	infos, err := gpustate.CLDevices()
 	if err != nil {

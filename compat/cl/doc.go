@@ -8,6 +8,14 @@
 // on a restart. If it is not, the first Point after the restart fails with
 // gpustate.ErrIdentity.
 //
+// # Calls
+//
+// All calls are local: each rank makes them for its own devices. Sizes, offsets and pitches of memory are bytes.
+// Origins and regions of images are pixels, sizes and offsets of index spaces work items, times of events nanoseconds.
+//
+// Data of CreateXX and patterns are copied. A command returns when it is issued, unless it blocks, moves an image, or
+// waits for a user event. Errors are the ErrXX below, a BuildError, or those of gpustate.
+//
 // # Differences
 //
 //   - Platforms without devices are left out. A property that the device lacks is zero (go-opencl panicked).

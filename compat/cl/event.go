@@ -50,8 +50,8 @@ func (e *Event) wait() error {
 	return toError(e.e.Wait())
 }
 
-// GetEventProfilingInfo returns a time of the command, in nanoseconds of the
-// device's clock. It waits for the command.
+// GetEventProfilingInfo returns a time of the command, in nanoseconds of the device's clock. It waits for the command.
+// Without CommandQueueProfilingEnable it is ErrProfilingInfoNotAvailable.
 func (e *Event) GetEventProfilingInfo(paramName ProfilingInfo) (int64, error) {
 	if e.user != nil {
 		return 0, ErrProfilingInfoNotAvailable
@@ -73,8 +73,8 @@ func (e *Event) GetEventProfilingInfo(paramName ProfilingInfo) (int64, error) {
 	return 0, ErrInvalidValue
 }
 
-// WaitForEvents waits until all events are complete and reports the first
-// failure.
+// WaitForEvents waits until all events are complete, without a limit of time. If a command failed, the error is
+// ErrExecStatusErrorForEventsInWaitList; without events it is ErrInvalidValue.
 func WaitForEvents(events []*Event) error {
 	if len(events) == 0 {
 		return ErrInvalidValue

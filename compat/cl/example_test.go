@@ -2,25 +2,70 @@ package cl_test
 
 import (
 	"fmt"
-	"log"
+	"testing"
 
 	"github.com/holdfast-hpc/holdfast/compat/cl"
 )
 
-// A program for go-opencl: only its import line has changed. State is for a checkpointer.
+const source = `__kernel void square(__global float *x) { size_t i = get_global_id(0); x[i] *= x[i]; }`
+
+// A program for go-opencl: only its import line has changed. Context.State is for a checkpointer.
 func Example() {
-	platforms, err := cl.GetPlatforms()
-	if err != nil {
-		log.Fatal(err)
+	x := []float32{1, 2, 3}
+	if err := square(x); err != nil {
+		fmt.Println(err)
+		return
 	}
-	devices, err := platforms[0].GetDevices(cl.DeviceTypeAll)
+	fmt.Println(x) // [1 4 9]
+}
+
+// square squares the numbers on the first device.
+func square(x []float32) error {
+	devices, err := cl.GetDevices(nil, cl.DeviceTypeAll)
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
 	context, err := cl.CreateContext(devices[:1])
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	defer context.Release()
-	fmt.Println(devices[0].Name(), context.State())
+	defer context.Release() // and of all objects made with it
+	queue, err := context.CreateCommandQueue(devices[0], 0)
+	if err != nil {
+		return err
+	}
+	buffer, err := context.CreateBufferFloat32(cl.MemReadWrite|cl.MemCopyHostPtr, x)
+	if err != nil {
+		return err
+	}
+	program, err := context.CreateProgramWithSource([]string{source})
+	if err != nil {
+		return err
+	}
+	if err := program.BuildProgram(nil, ""); err != nil {
+		return err
+	}
+	kernel, err := program.CreateKernel("square")
+	if err != nil {
+		return err
+	}
+	if err := kernel.SetArgs(buffer); err != nil {
+		return err
+	}
+	if _, err := queue.EnqueueNDRangeKernel(kernel, nil, []int{len(x)}, nil, nil); err != nil {
+		return err
+	}
+	_, err = queue.EnqueueReadBufferFloat32(buffer, true, 0, x, nil)
+	return err
+}
+
+// TestExample runs the example on a machine with OpenCL.
+func TestExample(t *testing.T) {
+	if platforms, err := cl.GetPlatforms(); err != nil || len(platforms) == 0 {
+		t.Skip("no OpenCL platform on this machine: ", err)
+	}
+	x := []float32{1, 2, 3}
+	if err := square(x); err != nil || fmt.Sprint(x) != "[1 4 9]" {
+		t.Errorf("got %v, %v", x, err)
+	}
 }

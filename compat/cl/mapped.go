@@ -37,8 +37,8 @@ const (
 	mapWrites = MapFlagWrite | MapFlagWriteInvalidateRegion
 )
 
-// EnqueueMapBuffer gives the host a range of a buffer. The bytes are valid when
-// the event is complete.
+// EnqueueMapBuffer gives the host a copy of size bytes of a buffer, from byte offset on. They are valid when the event
+// is complete.
 func (q *CommandQueue) EnqueueMapBuffer(buffer *MemObject, blocking bool, flags MapFlag, offset, size int,
 	eventWaitList []*Event) (*MappedMemObject, *Event, error) {
 	b, err := buffer.linear()
@@ -61,7 +61,8 @@ func (q *CommandQueue) EnqueueMapBuffer(buffer *MemObject, blocking bool, flags 
 	return m, e, nil
 }
 
-// EnqueueMapImage gives the host a region of an image.
+// EnqueueMapImage gives the host a copy of a region of an image, origin and region in pixels. It is complete when the
+// call returns.
 func (q *CommandQueue) EnqueueMapImage(buffer *MemObject, blocking bool, flags MapFlag, origin, region [3]int,
 	eventWaitList []*Event) (*MappedMemObject, *Event, error) {
 	i, err := buffer.picture()

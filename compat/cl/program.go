@@ -14,7 +14,8 @@ type Program struct {
 	p      *gpustate.Program
 }
 
-// BuildProgram builds the program for the context's device. Building again replaces the earlier build.
+// BuildProgram builds the program for the context's device, which may take seconds. Building again replaces the earlier
+// build. A failure is a BuildError with the compiler's log.
 func (p *Program) BuildProgram(devices []*Device, options string) error {
 	if len(devices) > 1 {
 		return ErrInvalidDevice
@@ -28,7 +29,8 @@ func (p *Program) BuildProgram(devices []*Device, options string) error {
 	return nil
 }
 
-// CreateKernel makes a kernel object of the function.
+// CreateKernel makes a kernel object of the function. Before BuildProgram it is ErrInvalidProgramExecutable; a name
+// that the program lacks is ErrInvalidKernelName.
 func (p *Program) CreateKernel(name string) (*Kernel, error) {
 	if p.p == nil {
 		return nil, ErrInvalidProgramExecutable
@@ -51,13 +53,13 @@ func (p *Program) Release() {
 // Kernel is a function of a program with its arguments.
 type Kernel struct{ k *gpustate.Kernel }
 
-// LocalBuffer is a kernel argument: so many bytes of local memory.
+// LocalBuffer is a kernel argument: a number of bytes of local memory.
 type LocalBuffer int
 
 // Release releases the kernel.
 func (k *Kernel) Release() { _ = k.k.Release() }
 
-// SetArgs sets the arguments from the first on.
+// SetArgs sets the arguments from the first on. After an error those before the refused one are set.
 func (k *Kernel) SetArgs(args ...any) error {
 	for i, a := range args {
 		if err := k.SetArg(i, a); err != nil {
@@ -67,8 +69,8 @@ func (k *Kernel) SetArgs(args ...any) error {
 	return nil
 }
 
-// SetArg sets one argument: a *MemObject, a LocalBuffer or a number of a fixed
-// size.
+// SetArg sets one argument, counted from 0: a *MemObject, a LocalBuffer or a number of a fixed size, which is copied.
+// Other types are an ErrUnsupportedArgumentType.
 func (k *Kernel) SetArg(index int, arg any) error {
 	switch v := arg.(type) {
 	case *MemObject:
@@ -92,28 +94,27 @@ func (k *Kernel) SetArgBuffer(index int, buffer *MemObject) error {
 	return toError(k.k.SetArg(index, buffer.buf))
 }
 
-// SetArgFloat32 sets a number.
+// SetArgFloat32 sets a number of 32 bits.
 func (k *Kernel) SetArgFloat32(index int, val float32) error { return toError(k.k.SetArg(index, val)) }
 
-// SetArgInt8 sets a number.
+// SetArgInt8 sets a number of 8 bits.
 func (k *Kernel) SetArgInt8(index int, val int8) error { return toError(k.k.SetArg(index, val)) }
 
-// SetArgUint8 sets a number.
+// SetArgUint8 sets a number of 8 bits.
 func (k *Kernel) SetArgUint8(index int, val uint8) error { return toError(k.k.SetArg(index, val)) }
 
-// SetArgInt32 sets a number.
+// SetArgInt32 sets a number of 32 bits.
 func (k *Kernel) SetArgInt32(index int, val int32) error { return toError(k.k.SetArg(index, val)) }
 
-// SetArgUint32 sets a number.
+// SetArgUint32 sets a number of 32 bits.
 func (k *Kernel) SetArgUint32(index int, val uint32) error { return toError(k.k.SetArg(index, val)) }
 
-// SetArgLocal sets a size of local memory.
+// SetArgLocal sets a size of local memory, in bytes.
 func (k *Kernel) SetArgLocal(index int, size int) error {
 	return toError(k.k.SetArg(index, gpustate.Local(size)))
 }
 
-// SetArgUnsafe sets the bytes of a value, or, without an address, a size of
-// local memory.
+// SetArgUnsafe sets the argSize bytes of a value, which are copied. Without an address it sets a size of local memory.
 func (k *Kernel) SetArgUnsafe(index, argSize int, arg unsafe.Pointer) error {
 	if arg == nil {
 		return k.SetArgLocal(index, argSize)
@@ -124,13 +125,13 @@ func (k *Kernel) SetArgUnsafe(index, argSize int, arg unsafe.Pointer) error {
 	return toError(k.k.SetArg(index, gpustate.Value(unsafe.Slice((*byte)(arg), argSize))))
 }
 
-// PreferredWorkGroupSizeMultiple is CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE.
+// PreferredWorkGroupSizeMultiple is CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, in work items.
 func (k *Kernel) PreferredWorkGroupSizeMultiple(device *Device) (int, error) {
 	_, multiple, err := k.k.WorkGroup()
 	return multiple, toError(err)
 }
 
-// WorkGroupSize is CL_KERNEL_WORK_GROUP_SIZE.
+// WorkGroupSize is CL_KERNEL_WORK_GROUP_SIZE, in work items.
 func (k *Kernel) WorkGroupSize(device *Device) (int, error) {
 	size, _, err := k.k.WorkGroup()
 	return size, toError(err)

@@ -15,7 +15,8 @@ type CommandQueue struct {
 // Release waits for the queue's commands and gives it back.
 func (q *CommandQueue) Release() { _ = q.q.Release() }
 
-// Finish waits until all commands are complete.
+// Finish waits until all commands are complete, without a limit of time. It returns the error of the first that failed
+// since the last Finish.
 func (q *CommandQueue) Finish() error { return toError(q.q.Finish()) }
 
 // Flush hands all commands to the device and does not wait.
@@ -47,8 +48,8 @@ func (b *MemObject) linear() (*gpustate.Buffer, error) {
 	return b.buf, nil
 }
 
-// EnqueueWriteBuffer copies dataSize bytes at dataPtr to the buffer. Without
-// blocking the memory is left alone until the event is complete.
+// EnqueueWriteBuffer copies dataSize bytes at dataPtr to the buffer, from byte offset on. Without blocking the memory
+// is left alone until the event is complete.
 func (q *CommandQueue) EnqueueWriteBuffer(buffer *MemObject, blocking bool, offset, dataSize int,
 	dataPtr unsafe.Pointer, eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
@@ -68,7 +69,8 @@ func (q *CommandQueue) EnqueueWriteBufferFloat32(buffer *MemObject, blocking boo
 		eventWaitList)
 }
 
-// EnqueueReadBuffer copies dataSize bytes of the buffer to dataPtr.
+// EnqueueReadBuffer copies dataSize bytes of the buffer, from byte offset on, to dataPtr. Without blocking the memory
+// is not used until the event is complete.
 func (q *CommandQueue) EnqueueReadBuffer(buffer *MemObject, blocking bool, offset, dataSize int, dataPtr unsafe.Pointer,
 	eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
@@ -87,7 +89,7 @@ func (q *CommandQueue) EnqueueReadBufferFloat32(buffer *MemObject, blocking bool
 		eventWaitList)
 }
 
-// EnqueueCopyBuffer copies within the device.
+// EnqueueCopyBuffer copies byteCount bytes within the device. The ranges do not overlap.
 func (q *CommandQueue) EnqueueCopyBuffer(srcBuffer, dstBuffer *MemObject, srcOffset, dstOffset, byteCount int,
 	eventWaitList []*Event) (*Event, error) {
 	src, err := srcBuffer.linear()
@@ -103,7 +105,8 @@ func (q *CommandQueue) EnqueueCopyBuffer(srcBuffer, dstBuffer *MemObject, srcOff
 	})
 }
 
-// EnqueueFillBuffer fills size bytes from offset on with a pattern of 1, 2, 4 to 128 bytes.
+// EnqueueFillBuffer fills size bytes from byte offset on with a pattern of 1, 2, 4 to 128 bytes, which is copied. size
+// and offset are multiples of its length: otherwise ErrInvalidValue.
 func (q *CommandQueue) EnqueueFillBuffer(buffer *MemObject, pattern unsafe.Pointer, patternSize, offset, size int,
 	eventWaitList []*Event) (*Event, error) {
 	b, err := buffer.linear()
@@ -121,7 +124,8 @@ func (q *CommandQueue) EnqueueFillBuffer(buffer *MemObject, pattern unsafe.Point
 	})
 }
 
-// EnqueueNDRangeKernel runs a kernel over an index space.
+// EnqueueNDRangeKernel runs a kernel over an index space of one to three dimensions, in work items. globalWorkOffset
+// nil is 0; with localWorkSize nil the device chooses. The slices are copied.
 func (q *CommandQueue) EnqueueNDRangeKernel(kernel *Kernel, globalWorkOffset, globalWorkSize, localWorkSize []int,
 	eventWaitList []*Event) (*Event, error) {
 	return issue(eventWaitList, false, func(after []*gpustate.Event) (*gpustate.Event, error) {

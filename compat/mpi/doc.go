@@ -3,6 +3,15 @@
 //
 // The names and argument orders are those of that package. One build, without tags, runs alone and under any MPI.
 //
+// # Calls
+//
+// Init, InitThreadSafe, Finalize and NewComm of a list of ranks are collective: all ranks of the job call them.
+// Barrier, BcastXX, ReduceXX, AllReduceXX, GatherXX, AllGatherXX and ScatterXX are collective over their communicator:
+// its ranks call them in the same order. SendXX and RecvXX are local to two ranks, all other calls to the caller's.
+//
+// Lengths are numbers of elements. A call blocks until MPI no longer needs its slices, and has no limit of time. It
+// keeps no slice.
+//
 // # Differences
 //
 //   - Init logs a failure, and NewComm returns it. A second Finalize does nothing. Abort ends the job with code 1.

@@ -65,10 +65,12 @@ func IsOn() bool {
 	return state.on
 }
 
-// Init initialises MPI. It cannot return an error: a failure is logged, and NewComm returns it.
+// Init initialises MPI. Collective: all ranks of the job call it, once. It cannot return an error: a failure is logged,
+// and NewComm returns it.
 func Init() { _ = start(mpiwrap.ThreadSerialized) }
 
-// InitThreadSafe initialises MPI for calls from several goroutines at once.
+// InitThreadSafe is Init for calls from several goroutines at once. Collective. A library without MPI_THREAD_MULTIPLE
+// is an error.
 func InitThreadSafe() error { return start(mpiwrap.ThreadMultiple) }
 
 func start(level mpiwrap.ThreadLevel) error {
@@ -107,7 +109,7 @@ func logged(err error) error {
 	return err
 }
 
-// Finalize ends MPI.
+// Finalize ends MPI. Collective: it waits for all ranks to call it. An error is logged.
 func Finalize() {
 	_ = logged(mpiwrap.Finalize())
 }
@@ -120,8 +122,8 @@ func World() *mpiwrap.Comm {
 	return state.world
 }
 
-// Use makes this package work on a world that the program has initialised with
-// mpiwrap itself, or on a simulated one.
+// Use makes this package work on a world that the program has initialised with mpiwrap itself, or on a simulated one.
+// Local; call it in place of Init.
 func Use(world *mpiwrap.Comm) {
 	state.Lock()
 	defer state.Unlock()
@@ -144,16 +146,17 @@ func WorldSize() int {
 	return 1
 }
 
-// Comm is a communicator.
+// Comm is a communicator. Its calls are collective over its ranks, but for SendXX and RecvXX, which concern two ranks,
+// and Abort, Rank, Size and Wrapped, which are local. Errors are *mpiwrap.Error or ErrNotMember.
 type Comm struct {
 	c   *mpiwrap.Comm
 	err error // why there is none
 }
 
-// NewComm returns the world when ranks is empty, and else makes a communicator of
-// the listed world ranks, which every rank of the world calls with the same list.
-// A rank that is not listed gets a communicator of Size 0 whose calls return
-// ErrNotMember.
+// NewComm returns the world when ranks is empty, which is local. Otherwise it makes a communicator of the listed world
+// ranks. That is collective: every rank of the world calls it with the same list. A rank that is not listed gets a
+// communicator of Size 0 whose calls return ErrNotMember. Before Init the error is ErrNotInitialized. ranks is not
+// kept.
 func NewComm(ranks []int) (*Comm, error) {
 	state.Lock()
 	w, err := state.world, state.err
@@ -197,12 +200,12 @@ func (cm *Comm) Size() int {
 	return cm.c.Size()
 }
 
-// Abort ends all ranks of the job.
+// Abort ends all ranks of the job at once, with exit code 1. It is local: one rank is enough. Write results before.
 func (cm *Comm) Abort() error {
 	return cm.on(func(c *mpiwrap.Comm) error { c.Abort(1); return nil })
 }
 
-// Barrier returns when every rank has called it.
+// Barrier returns when every rank of the communicator has called it. Collective.
 func (cm *Comm) Barrier() error {
 	return cm.on((*mpiwrap.Comm).Barrier)
 }
