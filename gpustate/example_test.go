@@ -141,3 +141,37 @@ func ExampleDevice_Capture() {
 	fmt.Println(d.StateBytes(), back, x.Restored())
 	// Output: 12 [1 2 3] true
 }
+
+// A transfer that does not block uses the program's memory until its event is complete. The device here is the plain Go
+// one for tests.
+func ExampleQueue_ReadAsync() {
+	d, err := gpustate.Open(gpustate.Select{Kind: "fake"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer d.Close()
+	q, qerr := d.QueueWith("transfers", gpustate.QueueOptions{OutOfOrder: true})
+	x, err := d.Buffer("x", 4*3)
+	if err := errors.Join(qerr, err); err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, back := []float32{1, 2, 3}, make([]float32, 3)
+	written, err := q.WriteAsync(x, 0, gpustate.Bytes(out))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	read, err := q.ReadAsync(x, 0, gpustate.Bytes(back), written) // after the write
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := read.Wait(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(back)
+	// Output: [1 2 3]
+}

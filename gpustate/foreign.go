@@ -134,7 +134,7 @@ func (f *Foreign) pointer(i item) (uintptr, error) {
 }
 
 // MakeCurrent makes the device's CUDA context current on this OS thread again, after commands for another device. It
-// must be called by the goroutine of do.
+// must be called by the goroutine of do. For other APIs it does nothing.
 func (f *Foreign) MakeCurrent() error {
 	_, err := f.lender.MakeCurrent()
 	return err

@@ -186,7 +186,7 @@ func letAll(held []*Event) {
 func (q *Queue) Marker(after ...*Event) (*Event, error) { return q.wait("mark", after, q.marker) }
 
 // Barrier is a Marker for which later commands of the queue wait. Between commands of an in-order queue it changes
-// nothing.
+// nothing. Errors are those of Marker.
 func (q *Queue) Barrier(after ...*Event) (*Event, error) {
 	return q.wait("order", after, func(wait []driver.Event) (driver.Event, error) {
 		return q.dev.state.Session.Barrier(q.e.Handle, wait)

@@ -59,7 +59,7 @@ func (q *Queue) inOrder() ([]*Event, error) {
 }
 
 // Read copies the beginning of the range to dst, after the queue's present commands. A queue that is released has
-// completed that.
+// completed that. It returns when dst is filled.
 func (r *Range) Read(dst []byte) error {
 	q := r.q
 	if q.e.Released.Load() {
@@ -76,7 +76,7 @@ func (r *Range) Read(dst []byte) error {
 	return err
 }
 
-// Write copies src to the beginning of the range, after the queue's present commands.
+// Write copies src to the beginning of the range, after the queue's present commands. It returns when src is free.
 func (r *Range) Write(src []byte) error {
 	after, err := r.q.inOrder()
 	if err != nil {
@@ -98,7 +98,7 @@ func (d *Device) messageQueue(name string) (*Queue, error) {
 }
 
 // ReadPieces begins to copy the range, from byte off on, to pieces that follow each other, after the queue's present
-// commands and before its later ones.
+// commands and before its later ones. Each of waits returns when its piece is there; dst is not used before.
 func (r *Range) ReadPieces(off int, dst [][]byte) (waits []func() error, err error) {
 	down, err := r.q.dev.messageQueue(queueDown)
 	if err != nil {
@@ -150,7 +150,7 @@ func endReads(last *Event) error {
 	return last.Wait()
 }
 
-// Mark returns the present position in the queue.
+// Mark returns the present position in the queue. It issues a marker.
 func (r *Range) Mark() (any, error) {
 	e, err := r.q.Marker()
 	if err != nil {
@@ -159,8 +159,8 @@ func (r *Range) Mark() (any, error) {
 	return e, nil
 }
 
-// WritePiece begins to copy src to the range from byte off on, after a position of Mark, or, with
-// nil, after the commands that the queue was given.
+// WritePiece begins to copy src to the range from byte off on, after a position of Mark, or, with nil, after the
+// commands that the queue was given. src stays as it is until wait returns. Bytes beyond the range match ErrRange.
 func (r *Range) WritePiece(mark any, off int, src []byte) (wait func() error, err error) {
 	up, err := r.q.dev.messageQueue(queueUp)
 	if err != nil {
@@ -211,8 +211,8 @@ func (r *Range) Lend(mark any, do func(pointer uintptr) error) error {
 	})
 }
 
-// LendWith is Lend of this range and of another *Range of the same device at once, which comes after a position of
-// its own.
+// LendWith is Lend of this range and of another *Range of the same device at once, which comes after a position of its
+// own. A range of another device matches ErrOtherDevice.
 func (r *Range) LendWith(mark, other, after any, do func(pointer, other uintptr) error) error {
 	o, ok := other.(*Range)
 	if !ok || o.q.dev != r.q.dev {

@@ -69,9 +69,8 @@ func (q *Queue) Write(b Linear, off int, src []byte) error {
 	return err
 }
 
-// WriteAsync begins to copy src to b. src stays as it is until the event is
-// complete; reads before it may fill it. On a device of a server such a call returns
-// when they have.
+// WriteAsync begins to copy src to b, from byte off on. src stays as it is until the event is complete; reads before it
+// may fill it. On a device of a server such a call returns when they have.
 func (q *Queue) WriteAsync(b Linear, off int, src []byte, after ...*Event) (*Event, error) {
 	return q.transfer(transfer{Area: bytesOf(b, off, len(src)), host: src}, after)
 }
@@ -83,35 +82,33 @@ func (q *Queue) Read(b Linear, off int, dst []byte) error {
 	return err
 }
 
-// ReadAsync begins to copy bytes of b into dst. The program does not use dst before the event is complete, or the event
-// of a command that comes after it by its queue or its dependencies.
+// ReadAsync begins to copy bytes of b, from byte off on, into all of dst. The program does not use dst before the event
+// is complete, or the event of a command that comes after it by its queue or its dependencies.
 func (q *Queue) ReadAsync(b Linear, off int, dst []byte, after ...*Event) (*Event, error) {
 	return q.transfer(transfer{Area: bytesOf(b, off, len(dst)), host: dst, read: true}, after)
 }
 
-// WriteRect copies a box of src, where from says, to b, where at says, and returns when
-// that is done, as Write does.
+// WriteRect copies a box of src, where from says, to b, where at says, and returns when that is done, as Write does. A
+// box that b or src lacks matches ErrRange.
 func (q *Queue) WriteRect(b Linear, at Layout, size Box, src []byte, from Layout) error {
 	_, err := q.transferBox(transfer{Area: boxOf(b, size, at), host: src, block: true}, size, from, nil)
 	return err
 }
 
-// WriteRectAsync begins to copy a box of src to b. src stays as it is until the event is
-// complete.
+// WriteRectAsync is WriteRect that returns when the copy is issued. src stays as it is until the event is complete.
 func (q *Queue) WriteRectAsync(b Linear, at Layout, size Box, src []byte, from Layout, after ...*Event) (*Event,
 	error) {
 	return q.transferBox(transfer{Area: boxOf(b, size, at), host: src}, size, from, after)
 }
 
-// ReadRect copies a box of b, where at says, to dst, where to says, and returns when that
-// is done. Between the rows dst stays as it is.
+// ReadRect copies a box of b, where at says, to dst, where to says, and returns when that is done. Between the rows dst
+// stays as it is. A box that b or dst lacks matches ErrRange.
 func (q *Queue) ReadRect(b Linear, at Layout, size Box, dst []byte, to Layout) error {
 	_, err := q.transferBox(transfer{Area: boxOf(b, size, at), host: dst, read: true, block: true}, size, to, nil)
 	return err
 }
 
-// ReadRectAsync begins to copy a box of b to dst, which is not used before the event is
-// complete.
+// ReadRectAsync is ReadRect that returns when the copy is issued. dst is not used before the event is complete.
 func (q *Queue) ReadRectAsync(b Linear, at Layout, size Box, dst []byte, to Layout, after ...*Event) (*Event, error) {
 	return q.transferBox(transfer{Area: boxOf(b, size, at), host: dst, read: true}, size, to, after)
 }
@@ -128,8 +125,7 @@ func (q *Queue) WriteImage(i *Image, r Region, src []byte) error {
 	return err
 }
 
-// WriteImageAsync begins to copy packed pixels to a region. src stays as it is until the
-// event is complete.
+// WriteImageAsync is WriteImage that returns when the copy is issued. src stays as it is until the event is complete.
 func (q *Queue) WriteImageAsync(i *Image, r Region, src []byte, after ...*Event) (*Event, error) {
 	return q.transfer(transfer{Area: pixelsOf(i, r), host: src}, after)
 }
@@ -141,8 +137,7 @@ func (q *Queue) ReadImage(i *Image, r Region, dst []byte) error {
 	return err
 }
 
-// ReadImageAsync begins to copy a region to packed pixels in dst, which is not used before
-// the event is complete.
+// ReadImageAsync is ReadImage that returns when the copy is issued. dst is not used before the event is complete.
 func (q *Queue) ReadImageAsync(i *Image, r Region, dst []byte, after ...*Event) (*Event, error) {
 	return q.transfer(transfer{Area: pixelsOf(i, r), host: dst, read: true}, after)
 }
@@ -241,26 +236,29 @@ func (q *Queue) Copy(dst Linear, dstOff int, src Linear, srcOff, n int, after ..
 	return q.copy(bytesOf(dst, dstOff, n), bytesOf(src, srcOff, n), after)
 }
 
-// CopyRect copies a box within the device, from src to dst. Within one object, or ranges
-// of one, the boxes do not overlap, and rows and slices are as far apart in both.
+// CopyRect copies a box within the device, from src to dst. Within one object, or ranges of one, the boxes do not
+// overlap, and rows and slices are as far apart in both. It returns when the copy is issued. A box that an object lacks
+// matches ErrRange.
 func (q *Queue) CopyRect(dst Linear, to Layout, src Linear, from Layout, size Box, after ...*Event) (*Event, error) {
 	return q.copy(boxOf(dst, size, to), boxOf(src, size, from), after)
 }
 
-// CopyFromImage copies a region of an image to b, from off on, packed.
+// CopyFromImage copies a region of an image to b, from byte off on, packed. It returns when the copy is issued. A
+// region or range that the objects lack matches ErrRange.
 func (q *Queue) CopyFromImage(b Linear, off int, i *Image, r Region, after ...*Event) (*Event, error) {
 	from := pixelsOf(i, r)
 	return q.copy(bytesOf(b, off, int(from.Content())), from, after)
 }
 
-// CopyToImage copies packed pixels of b, from off on, to a region of an image.
+// CopyToImage copies packed pixels of b, from byte off on, to a region of an image. It returns when the copy is issued.
+// A region or range that the objects lack matches ErrRange.
 func (q *Queue) CopyToImage(i *Image, r Region, b Linear, off int, after ...*Event) (*Event, error) {
 	to := pixelsOf(i, r)
 	return q.copy(to, bytesOf(b, off, int(to.Content())), after)
 }
 
-// CopyImage copies a region of src to the region of the same size in dst that begins at
-// to. The images have the same format; within one image the regions do not overlap.
+// CopyImage copies a region of src to the region of the same size in dst that begins at to. The images have the same
+// format; within one image the regions do not overlap. It returns when the copy is issued.
 func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...*Event) (*Event, error) {
 	return q.copy(pixelsOf(dst, Region{to, r.Size}), pixelsOf(src, r), after)
 }
@@ -314,8 +312,8 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 //	func Pixel(order, channel uint32) ([]byte, error)
 type Color = driver.Color
 
-// FillImage gives the pixels of a region one color. The device turns the color into the
-// image's format; components that the format lacks are left out.
+// FillImage gives the pixels of a region one color. The device turns the color into the image's format; components that
+// the format lacks are left out. It returns when the command is issued.
 func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event, error) {
 	a := pixelsOf(i, r)
 	return q.command("fill", []object.Area{a}, false, after, func() error { return nil },

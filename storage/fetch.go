@@ -12,7 +12,7 @@ import (
 )
 
 // Shard is a rank's shard of a committed epoch, open for reading. Bytes come from the nearest level where they are
-// intact.
+// intact. Its calls are local.
 //
 //	func Epoch() Epoch
 //	func Level() string           // from which it is read first

@@ -89,7 +89,8 @@ const ChunkBytes = format.ChunkBytes
 type Bytes = shard.Bytes
 
 // Transport carries bytes between the stores of a job's ranks, for the levels that keep redundancy on other nodes. Its
-// connections are authenticated: the other end is a rank of this job.
+// connections are authenticated: the other end is a rank of this job. Its calls are local: a Store dials another rank's
+// while that one accepts.
 //
 //	// Dial opens a connection to the store of a rank. The caller closes it.
 //	Dial(ctx context.Context, rank int) (net.Conn, error)

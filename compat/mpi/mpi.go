@@ -114,8 +114,7 @@ func Finalize() {
 	_ = logged(mpiwrap.Finalize())
 }
 
-// World returns the world that this package works on, for a checkpointer; nil
-// before Init.
+// World returns the world that this package works on, for a checkpointer; nil before Init. Local.
 func World() *mpiwrap.Comm {
 	state.Lock()
 	defer state.Unlock()
@@ -180,11 +179,10 @@ func NewComm(ranks []int) (*Comm, error) {
 	return &Comm{c: c}, nil
 }
 
-// Wrapped returns the communicator below, for calls this package does not have;
-// nil where the caller is no member.
+// Wrapped returns the communicator below, for calls this package does not have; nil if the caller is no member. Local.
 func (cm *Comm) Wrapped() *mpiwrap.Comm { return cm.c }
 
-// Rank returns the caller's rank, -1 where it is no member.
+// Rank returns the caller's rank, -1 if it is no member. Local.
 func (cm *Comm) Rank() int {
 	if cm.c == nil {
 		return -1
@@ -192,7 +190,7 @@ func (cm *Comm) Rank() int {
 	return cm.c.Rank()
 }
 
-// Size returns the number of ranks, 0 where the caller is no member.
+// Size returns the number of ranks, 0 if the caller is no member. Local.
 func (cm *Comm) Size() int {
 	if cm.c == nil {
 		return 0
