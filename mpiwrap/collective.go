@@ -122,17 +122,17 @@ func (c *Comm) place(a *driver.Coll, dest, src, input []byte) error {
 	return nil
 }
 
-// Barrier returns when every rank of c has called it.
+// Barrier returns when every rank of c has called it. Collective over c.
 func (c *Comm) Barrier() error {
 	return c.run(&driver.Coll{Kind: driver.Barrier})
 }
 
-// Ibarrier starts a barrier.
+// Ibarrier starts a barrier. Collective over c.
 func (c *Comm) Ibarrier() (*Request, error) {
 	return c.launch(&driver.Coll{Kind: driver.Barrier})
 }
 
-// Bcast copies root's buf to every rank's buf. All have the same length.
+// Bcast copies root's buf to every rank's buf. All have the same length. Collective over c.
 func Bcast[T Scalar](c *Comm, buf []T, root int) error {
 	a := driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(buf), Root: root, Recv: bytesOf(buf)}
 	if err := c.checkRoot(call.Bcast, root); err != nil {
@@ -141,7 +141,7 @@ func Bcast[T Scalar](c *Comm, buf []T, root int) error {
 	return c.run(&a)
 }
 
-// Ibcast starts a broadcast.
+// Ibcast starts a broadcast. Collective over c.
 func Ibcast[T Scalar](c *Comm, buf []T, root int) (*Request, error) {
 	a := driver.Coll{Kind: driver.Bcast, Type: typeOf[T](), Count: len(buf), Root: root, Recv: bytesOf(buf)}
 	if err := c.checkRoot(call.Bcast, root); err != nil {
@@ -250,8 +250,8 @@ func (c *Comm) reduction(a *driver.Coll, dest, src []byte, op Op) error {
 	return c.place(a, dest, src, dest)
 }
 
-// Allreduce combines the src of all ranks element by element into every rank's
-// dest. dest may be src.
+// Allreduce combines the src of all ranks element by element into every rank's dest. dest may be src. Collective over
+// c.
 func Allreduce[T Scalar](c *Comm, dest, src []T, op Op) error {
 	if len(src) <= mostElements {
 		return c.allreduce(bytesOf(dest), bytesOf(src), typeOf[T](), op)
@@ -287,39 +287,39 @@ func (c *Comm) allreduce(dest, src []byte, t driver.Type, op Op) error {
 	return nil
 }
 
-// Iallreduce starts an Allreduce.
+// Iallreduce starts an Allreduce. Collective over c.
 func Iallreduce[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Allreduce}, dest, src, op))
 }
 
-// Reduce combines the src of all ranks into root's dest, which may be its src.
-// Other ranks' dest is ignored.
+// Reduce combines the src of all ranks into root's dest, which may be its src. Other ranks' dest is ignored. Collective
+// over c.
 func Reduce[T Scalar](c *Comm, dest, src []T, op Op, root int) error {
 	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Reduce, Root: root}, dest, src, op))
 }
 
-// Ireduce starts a Reduce.
+// Ireduce starts a Reduce. Collective over c.
 func Ireduce[T Scalar](c *Comm, dest, src []T, op Op, root int) (*Request, error) {
 	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Reduce, Root: root}, dest, src, op))
 }
 
-// Scan combines the src of ranks 0 to the caller's into dest, which may be src.
+// Scan combines the src of ranks 0 to the caller's into dest, which may be src. Collective over c.
 func Scan[T Scalar](c *Comm, dest, src []T, op Op) error {
 	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Scan}, dest, src, op))
 }
 
-// Iscan starts a Scan.
+// Iscan starts a Scan. Collective over c.
 func Iscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Scan}, dest, src, op))
 }
 
-// Exscan combines the src of the ranks below the caller's into dest, which may be
-// src. Rank 0's dest is unchanged.
+// Exscan combines the src of the ranks below the caller's into dest, which may be src. Rank 0's dest is unchanged.
+// Collective over c.
 func Exscan[T Scalar](c *Comm, dest, src []T, op Op) error {
 	return c.runChecked(reduction(c, driver.Coll{Kind: driver.Exscan}, dest, src, op))
 }
 
-// Iexscan starts an Exscan.
+// Iexscan starts an Exscan. Collective over c.
 func Iexscan[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 	return c.launchChecked(reduction(c, driver.Coll{Kind: driver.Exscan}, dest, src, op))
 }

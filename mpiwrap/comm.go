@@ -75,8 +75,7 @@ func (c *Comm) Library() string { return c.st.Info.Library }
 // MaxTag returns the largest tag the library accepts.
 func (c *Comm) MaxTag() int { return c.st.Info.MaxTag }
 
-// Abort ends all ranks of the job at once. It is the only call without an error
-// result.
+// Abort ends all ranks of the job at once, with the given exit code. It is local: one rank is enough.
 func (c *Comm) Abort(code int) { c.st.Driver.Abort(code) }
 
 // creation says how a communicator was made, for the check at a restart.
@@ -96,8 +95,8 @@ type creation struct {
 	Turn int `json:",omitempty"`
 }
 
-// Dup makes a communicator of the same ranks with its own message space. It is
-// collective over c.
+// Dup makes a communicator of the same ranks with its own message space. It is collective over c. Cost of this and of
+// the other calls that make communicators: a few small collectives over c.
 func (c *Comm) Dup() (*Comm, error) {
 	return c.create(call.Dup, creation{}, func() (driver.Handle, error) { return c.st.Driver.Dup(c.ch.Handle) })
 }
@@ -201,9 +200,9 @@ func (c *Comm) childName(how *creation, n int, members []int) string {
 	return fmt.Sprintf("%s.%d[%d]", c.ch.Name, n, members[0])
 }
 
-// CreateGroup makes a communicator of the listed ranks of c, in that order. Only
-// they call it, all with the same list and tag; ranks that are not listed do not
-// take part. Concurrent creations need different tags.
+// CreateGroup makes a communicator of the listed ranks of c, in that order. Only they call it, all with the same list
+// and tag; ranks that are not listed do not take part. Concurrent creations need different tags. Collective over the
+// listed ranks.
 func (c *Comm) CreateGroup(ranks []int, tag int) (*Comm, error) {
 	if err := c.channel().Usable("CreateGroup"); err != nil {
 		return nil, err

@@ -52,20 +52,6 @@ type DeviceRange interface {
 	Pin(b []byte) (unpin func() error, err error)
 }
 
-// The calls below are those without Device in their names, for device memory. A message is the
-// same whether it comes from a device or from the host, and may go to either.
-//
-// A send reads the results of all commands that the queue of its range got before the call. It has issued all reads
-// when it returns: later commands may overwrite the memory. It copies to host memory first, and is complete as Send is:
-// some lengths wait for the receiver. SendDevice, SsendDevice and SendrecvDevice hand MPI the device memory itself if
-// possible and if the receiver is there, see DeviceMessages. A receive that is complete is seen by whatever is enqueued
-// afterwards, on any queue; until then the memory belongs to the library, and captures and moves of the device see all
-// of a message or nothing. A Test returns also while a large message is still coming.
-//
-// A buffer that is released, or a device that is closed, while a receive is pending makes its Wait fail with that
-// error; the message is lost. Issued reads of a send still take place. The queue may be released while a receive is
-// pending.
-
 // SendDevice sends the range to rank dest; see Send.
 func SendDevice(c *Comm, src DeviceRange, dest, tag int) error {
 	return c.channel().SendDevice(call.Isend, driver.Standard, src, dest, tag)
@@ -108,7 +94,7 @@ func NewDeviceRequest(c *Comm, r DeviceRange) *Request {
 }
 
 // HostRange makes a DeviceRange of host memory, for ranks without a device in collectives with ranks that have one. buf
-// is host memory that does not move: of Alloc, or on the Go heap while the program holds it.
+// is host memory that does not move: of Alloc, or on the Go heap while the program holds it. It keeps buf.
 func HostRange[T Scalar](buf []T) DeviceRange { return &hostRange{bytesOf(buf)} }
 
 type hostRange struct{ b []byte }

@@ -10,16 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Collectives of device memory. All ranks of a communicator call the form with Device in its name; one whose memory is
-// the host's gives a HostRange. Each rank reads its input after its queue's present commands; commands enqueued after
-// the call see the received data. An error of one rank's device is returned there, when the collective has ended
-// everywhere.
-//
-// BcastDevice, AllgatherDevice, AlltoallDevice and AlltoallvDevice hand MPI the device memory itself where that
-// is possible, on each rank for itself: see DeviceMessages. Reductions do not, since many libraries that move
-// device memory add on the host.
-
-// BcastDevice copies root's range to every rank's. All have the same length.
+// BcastDevice copies root's range to every rank's. All have the same length. Collective over c.
 func BcastDevice(c *Comm, r DeviceRange, root int) error {
 	if err := c.checkRoot(call.Bcast, root); err != nil {
 		return err
@@ -80,7 +71,7 @@ func (c *Comm) lent(op call.Op, dest, src DeviceRange, do func(dest, src []byte)
 
 // AllreduceDevice combines the src of all ranks, vectors of T, element by element into every rank's dest, which may be
 // src. Long vectors are combined in parts of 4 MiB. Results of floating point may differ in the last bits from results
-// of Allreduce, but not from run to run.
+// of Allreduce, but not from run to run. Collective over c.
 func AllreduceDevice[T Scalar](c *Comm, dest, src DeviceRange, op Op) error {
 	if err := c.usableWith(call.Allreduce, dest, src); err != nil {
 		return err
@@ -211,7 +202,7 @@ func (p *pieces) endAll() {
 }
 
 // AlltoallDevice sends the i-th of equal parts of src to rank i and stores the part from rank j in the j-th of equal
-// parts of dest.
+// parts of dest. Collective over c.
 func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
 	if err := c.usableWith(call.Alltoall, dest, src); err != nil {
 		return err
@@ -224,7 +215,7 @@ func AlltoallDevice(c *Comm, dest, src DeviceRange) error {
 }
 
 // AlltoallvDevice is AlltoallDevice with counts and displacements in elements; see Alltoallv. Gaps between the parts of
-// dest are not written.
+// dest are not written. Collective over c.
 func AlltoallvDevice[T Scalar](c *Comm, dest DeviceRange, rcounts, rdispls []int, src DeviceRange, scounts,
 	sdispls []int) error {
 	return c.moved(call.Alltoallv, dest, src, true, func(d, s []byte) error {
@@ -237,7 +228,7 @@ func elements[T Scalar](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/sizeOf[T]())
 }
 
-// AllgatherDevice collects the src of all ranks in rank order in every rank's dest.
+// AllgatherDevice collects the src of all ranks in rank order in every rank's dest. Collective over c.
 func AllgatherDevice(c *Comm, dest, src DeviceRange) error {
 	return c.moved(call.Allgather, dest, src, false, func(d, s []byte) error { return Allgather(c, d, s) })
 }

@@ -14,9 +14,6 @@
 // and roots are ranks of the communicator in the call; worldRank is said where
 // ranks of the world are meant.
 //
-// The functions and methods named for MPI collectives are collective over their communicator:
-// all of its ranks call them, in the same order. Every other call says so if it is collective.
-//
 // # Promises
 //
 // A receive, probe or posted receive matches as MPI prescribes, whether the message is still in MPI or already in the
@@ -43,6 +40,9 @@
 //
 // # Calls
 //
+// A call is local unless its comment says that it is collective: then all ranks of the communicator call it, in the
+// same order. A local call is made by one rank. It may still wait for its peer, as Recv and Ssend do.
+//
 // Lengths, counts, displacements and offsets are elements, not bytes. A function whose name begins with I starts its
 // operation and returns a Request. Until Wait or Test reports its completion, the program neither writes the slices
 // that are sent nor reads those that are received. A blocking call waits without limit; a rank that died ends the job
@@ -54,6 +54,39 @@
 //
 // If dest and src of a collective share memory as with MPI's in-place argument, the call is in place; any other overlap
 // is an error.
+//
+// # Variants
+//
+// Functions whose names end in v take counts and displacements, one entry for each rank. Nil displacements mean that
+// the parts follow each other without gaps. Parts lie within the slice, and parts that are written do not overlap.
+//
+// Functions whose names end in Func combine with an operator written in Go, which MPI never calls. It works between
+// messages, in order of rank: it needs to be associative but not commutative. The result does not depend on timing.
+// ReduceFunc and AllreduceFunc send the whole vector up a binomial tree: ceil(log2 Size) messages in a row on the
+// longest path. AllreduceFunc adds a broadcast. The non-blocking forms gather all vectors, which takes Size times the
+// memory, and combine them when they complete.
+//
+// In functions for several requests, nil and inactive requests count as complete and are skipped. So a loop over
+// WaitAny ends with index Undefined. Exception: a receive that was pending at the checkpoint, and was neither protected
+// nor posted again after the restart, is an ErrRequest.
+//
+// # Device memory
+//
+// Functions whose names end in Device send and receive a DeviceRange. A message is the same from a device and from the
+// host, and may go to either. In a collective all ranks call the form with Device in its name; a rank without a device
+// gives a HostRange.
+//
+// A send reads its range after all commands that the queue got before the call. It has issued all reads when it
+// returns, so later commands may overwrite the memory. Commands that are enqueued after a receive is complete, on any
+// queue, see the received data. Until then the memory belongs to the library. Captures and moves of the device see all
+// of a message or nothing. Test does not wait for a large message that is coming.
+//
+// DeviceMessages lists the messages that MPI gets as they lie on the device. All others go through host memory. So do
+// all reductions, since many MPI libraries that take device memory add on the host.
+//
+// If a buffer is released or a device closed while a receive is pending, its Wait fails with that error, and the
+// message is lost. The queue may be released. In a collective, the error of a rank's device is returned on that rank,
+// when the collective has ended everywhere.
 //
 // # Memory and network cards
 //

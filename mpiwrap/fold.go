@@ -8,24 +8,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// Reductions with an operator written in Go. MPI never calls back into Go:
-// operators run between messages of our own, in rank order, so they need to be
-// associative but not commutative, and a result does not depend on timing.
-//
-// Cost against a built-in operator: ReduceFunc and AllreduceFunc send the whole
-// vector up a binomial tree, ceil(log2 Size) messages in a row on the longest path,
-// AllreduceFunc as many again down; each message pays for a crossing into C. The
-// non-blocking forms gather all vectors, Size times the memory, and fold them when
-// they complete.
-
 // Fold combines in into acc, element by element: acc[i] = acc[i] op in[i]. acc
 // comes from lower ranks than in. Both have the same length.
 type Fold[T Scalar] func(acc, in []T)
 
 const foldTag = 1
 
-// ReduceFunc combines the src of all ranks with f into root's dest. dest may be
-// src; other ranks' dest is ignored.
+// ReduceFunc combines the src of all ranks with f into root's dest. dest may be src; other ranks' dest is ignored.
+// Collective over c.
 func ReduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) error {
 	if err := c.checkRoot(call.Reduce, root); err != nil {
 		return err
@@ -50,8 +40,7 @@ func ReduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) error {
 	})
 }
 
-// AllreduceFunc combines the src of all ranks with f into every rank's dest, which
-// may be src.
+// AllreduceFunc combines the src of all ranks with f into every rank's dest, which may be src. Collective over c.
 func AllreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
 		return c.badLength(call.Allreduce, "dest has %d elements, src %d", len(dest), len(src))
@@ -67,8 +56,8 @@ func AllreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	})
 }
 
-// ScanFunc combines the src of ranks 0 to the caller's with f into dest, which may
-// be src. The ranks work one after the other.
+// ScanFunc combines the src of ranks 0 to the caller's with f into dest, which may be src. The ranks work one after the
+// other. Collective over c.
 func ScanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
 		return c.badLength(call.Scan, "dest has %d elements, src %d", len(dest), len(src))
@@ -80,8 +69,8 @@ func ScanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	})
 }
 
-// ExscanFunc combines the src of the ranks below the caller's with f into dest,
-// which may be src. Rank 0's dest is unchanged.
+// ExscanFunc combines the src of the ranks below the caller's with f into dest, which may be src. Rank 0's dest is
+// unchanged. Collective over c.
 func ExscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) error {
 	if len(dest) != len(src) {
 		return c.badLength(call.Exscan, "dest has %d elements, src %d", len(dest), len(src))
@@ -165,24 +154,24 @@ func (c *Comm) recvExactly(buf []byte, source int) error {
 	return err
 }
 
-// IallreduceFunc starts an AllreduceFunc.
+// IallreduceFunc starts an AllreduceFunc. Collective over c.
 func IallreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
 	return gatherAndFold(c, &driver.Coll{Kind: driver.Allgather}, call.Allreduce, dest, src, (*Comm).Size, f)
 }
 
-// IscanFunc starts a ScanFunc.
+// IscanFunc starts a ScanFunc. Collective over c.
 func IscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
 	return gatherAndFold(c, &driver.Coll{Kind: driver.Allgather}, call.Scan, dest, src, func(c *Comm) int {
 		return c.rank + 1
 	}, f)
 }
 
-// IexscanFunc starts an ExscanFunc.
+// IexscanFunc starts an ExscanFunc. Collective over c.
 func IexscanFunc[T Scalar](c *Comm, dest, src []T, f Fold[T]) (*Request, error) {
 	return gatherAndFold(c, &driver.Coll{Kind: driver.Allgather}, call.Exscan, dest, src, (*Comm).Rank, f)
 }
 
-// IreduceFunc starts a ReduceFunc.
+// IreduceFunc starts a ReduceFunc. Collective over c.
 func IreduceFunc[T Scalar](c *Comm, dest, src []T, f Fold[T], root int) (*Request, error) {
 	if err := c.checkRoot(call.Reduce, root); err != nil {
 		return nil, err

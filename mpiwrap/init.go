@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/sim"
 )
 
-// ThreadLevel is how many goroutines may be inside MPI at once.
+// ThreadLevel is the number of goroutines that may be inside MPI at once: one or several.
 type ThreadLevel int
 
 const (
@@ -61,7 +61,8 @@ type Options struct {
 //	Why                                                                       string
 type DeviceMessages = devmsg.Stats
 
-// DeviceMessages says which way large messages of device memory have gone so far. It is local.
+// DeviceMessages returns the numbers of large messages of device memory that went directly or through host memory so
+// far. It is local.
 func (c *Comm) DeviceMessages() DeviceMessages { return c.st.Device.Stats() }
 
 // gpuAwareVar is auto, as if it were not set, or off.
@@ -123,8 +124,8 @@ func Init(opt Options) (*Comm, error) {
 	return process.world, err
 }
 
-// Single returns a world of one simulated rank, for programs that run without
-// MPI. Its Library says so.
+// Single returns a world of one simulated rank, for programs that run without MPI. Its Library says so. It starts no
+// MPI, needs no launcher, and is local.
 func Single() *Comm {
 	c, err := newWorld(sim.New(1, sim.Options{}).Rank(0))
 	if err != nil {

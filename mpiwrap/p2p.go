@@ -26,8 +26,8 @@ func StatusCount[T Scalar](s Status) int {
 	return s.Bytes / sizeOf[T]()
 }
 
-// Send sends buf to rank dest. It may return before the message is received;
-// buf may be changed afterwards.
+// Send sends buf to rank dest. It may return before the message is received; buf may be changed afterwards. A long
+// message waits for the matching receive; the MPI library decides from which length on.
 func Send[T Scalar](c *Comm, buf []T, dest, tag int) error {
 	return c.channel().Send(call.Send, driver.Standard, bytesOf(buf), dest, tag)
 }
@@ -56,7 +56,7 @@ func (c *Comm) Probe(source, tag int) (Status, error) {
 	return c.channel().Probe(source, tag)
 }
 
-// Iprobe reports whether a message from source with tag has arrived.
+// Iprobe reports whether a message from source with tag has arrived. It does not wait.
 func (c *Comm) Iprobe(source, tag int) (Status, bool, error) {
 	return c.channel().Iprobe(source, tag)
 }
@@ -68,14 +68,13 @@ type Message request.Message
 // Status returns the message's source, tag and length. Local.
 func (m *Message) Status() Status { return (*request.Message)(m).Status() }
 
-// Mprobe waits for a message from source with tag and matches it.
+// Mprobe waits for a message from source with tag and matches it. The message can then be received only by Mrecv.
 func (c *Comm) Mprobe(source, tag int) (*Message, error) {
 	m, err := c.channel().Mprobe(source, tag)
 	return (*Message)(m), err
 }
 
-// Improbe matches a message from source with tag, if there is one; otherwise it
-// returns nil.
+// Improbe matches a message from source with tag, if there is one; otherwise it returns nil. It does not wait.
 func (c *Comm) Improbe(source, tag int) (*Message, error) {
 	m, err := c.channel().Improbe(source, tag)
 	return (*Message)(m), err
@@ -100,13 +99,13 @@ func inside(rs []*Request) []*request.Request {
 	return unsafe.Slice((**request.Request)(unsafe.Pointer(unsafe.SliceData(rs))), len(rs))
 }
 
-// Isend starts sending buf to rank dest.
+// Isend starts sending buf to rank dest. The program does not write buf until Wait or Test reports completion.
 func Isend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	r, err := c.channel().Isend(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
 	return (*Request)(r), err
 }
 
-// Issend starts a send that is complete only when the receive has begun.
+// Issend starts a send that is complete only when the matching receive has begun; see Isend.
 func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	r, err := c.channel().Isend(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
 	return (*Request)(r), err
@@ -155,7 +154,7 @@ func SsendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 	return (*Request)(r), err
 }
 
-// RecvInit prepares a receive that Start may start repeatedly.
+// RecvInit prepares a receive that Start may start repeatedly. The buffer must stay in place.
 func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 	r, err := c.channel().RecvInit(bytesOf(buf), source, tag)
 	return (*Request)(r), err
@@ -174,7 +173,7 @@ func (r *Request) Wait() (Status, error) {
 }
 
 // Test reports whether the request is complete and if so returns the Status of its message. It returns the errors of
-// Wait.
+// Wait. It does not wait.
 func (r *Request) Test() (Status, bool, error) {
 	return r.in().Test()
 }
@@ -207,12 +206,6 @@ func (r *Request) UnmarshalBinary(b []byte) error {
 // changes the request.
 func (r *Request) StageBinary(b []byte) (apply func(), err error) { return r.in().StageBinary(b) }
 
-// In the forms for several requests below, nil and inactive requests count as
-// complete and are skipped, as MPI has it: a loop over WaitAny ends with index
-// Undefined when none is left. One exception makes a mistake visible: a receive that
-// was pending at a checkpoint and neither protected nor posted again after the restart
-// is an error that matches ErrRequest, as it is for Wait.
-
 // WaitAll waits for every request, even when some fail, and joins the errors.
 func WaitAll(rs ...*Request) error { return request.WaitAll(inside(rs)...) }
 
@@ -238,8 +231,8 @@ func WaitSome(rs ...*Request) ([]int, []Status, error) {
 // and return their errors, joined.
 func TestAll(rs ...*Request) (bool, error) { return request.TestAll(inside(rs)...) }
 
-// TestAny looks for a complete request and returns its index. With none active
-// it returns true and Undefined.
+// TestAny looks for a complete request and returns its index; it does not wait. With none active it returns true and
+// Undefined.
 func TestAny(rs ...*Request) (int, Status, bool, error) {
 	return request.TestAny(inside(rs)...)
 }

@@ -109,8 +109,8 @@ func (w *window) access(name string, a driver.Rma) error {
 	return w.wrap(call.Rma, a.Target, w.c.st.Driver.Rma(w.h, a))
 }
 
-// Fence ends the accesses of all ranks since the last Fence; afterwards their
-// results are in place everywhere. It is collective over the window's communicator.
+// Fence ends the accesses of all ranks since the last Fence; afterwards their results are in place everywhere. It is
+// collective over the window's communicator. An epoch of Lock or LockAll is an error that matches ErrEpochOpen.
 func (w *Win[T]) Fence() error {
 	s := &w.w
 	if err := s.usable("Fence"); err != nil {
@@ -130,8 +130,8 @@ func (w *Win[T]) Fence() error {
 	return s.wrap(call.Fence, NoPeer, err)
 }
 
-// Lock opens an epoch on target's part of the window; shared lets other ranks
-// lock it too.
+// Lock opens an epoch on target's part of the window; shared lets other ranks lock it too. It may wait for other ranks
+// that hold the lock. A second epoch is an error that matches ErrEpochOpen.
 func (w *Win[T]) Lock(target int, shared bool) error {
 	s := &w.w
 	if err := s.target("Lock", target); err != nil {
@@ -193,8 +193,8 @@ func (w *Win[T]) UnlockAll() error {
 	return err
 }
 
-// Flush completes the caller's accesses to target inside a lock epoch: their
-// results are in place on both sides.
+// Flush completes the caller's accesses to target inside a lock epoch: their results are in place on both sides.
+// Without a lock on target the error matches ErrRequest.
 func (w *Win[T]) Flush(target int) error { return w.w.flush("Flush", driver.Flush, target) }
 
 // FlushLocal completes accesses to target on the caller's side: its slices may be

@@ -100,8 +100,8 @@ type View[T Scalar] struct {
 // run is a contiguous piece of a view.
 type run struct{ at, n int }
 
-// Strided returns count blocks of the given length, the first at offset, each
-// stride elements after the one before.
+// Strided returns count blocks of the given length, the first at offset, each stride elements after the one before. The
+// view shares memory with buf. Blocks outside of buf are an error that matches ErrLength.
 func Strided[T Scalar](buf []T, offset, count, block, stride int) (View[T], error) {
 	v := View[T]{buf: buf}
 	last := offset + (count-1)*stride
@@ -115,8 +115,8 @@ func Strided[T Scalar](buf []T, offset, count, block, stride int) (View[T], erro
 	return v, nil
 }
 
-// Subarray returns the box of the given shape at starts in a row-major array
-// of the given sizes, the last dimension contiguous.
+// Subarray returns the box of the given shape at starts in a row-major array of the given sizes, the last dimension
+// contiguous. The view shares memory with buf. A box that does not fit is an error that matches ErrLength.
 func Subarray[T Scalar](buf []T, sizes, shape, starts []int) (View[T], error) {
 	v := View[T]{buf: buf}
 	total := 1

@@ -18,9 +18,8 @@ type Cart struct {
 	periodic []bool
 }
 
-// Cart lays the first product-of-dims ranks of c out on a grid; the others get
-// nil. periodic says per dimension whether it closes on itself. It is collective
-// over c.
+// Cart lays the first product-of-dims ranks of c out on a grid; the others get nil. periodic says per dimension whether
+// it closes on itself. It is collective over c. A grid of more ranks than c has is an error that matches ErrLength.
 func (c *Comm) Cart(dims []int, periodic []bool) (*Cart, error) {
 	if err := c.channel().Usable("Cart"); err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func factors(n, k int) []int {
 	return parts
 }
 
-// Shape returns the grid's dimensions and which are periodic.
+// Shape returns the grid's dimensions and which are periodic. The slices are shared and must not be modified.
 func (g *Cart) Shape() (dims []int, periodic []bool) { return g.dims, g.periodic }
 
 // Coords returns the coordinates of a rank, one for each dimension, from 0. Local.
@@ -128,8 +127,8 @@ func (g *Cart) RankAt(coords []int) int {
 	return rank
 }
 
-// Shift returns the ranks to receive from and to send to when everybody moves by
-// steps along a dimension: the ranks steps below and steps above, or ProcNull.
+// Shift returns the ranks to receive from and to send to when all ranks move by steps along a dimension: the ranks
+// steps below and steps above, or ProcNull.
 func (g *Cart) Shift(dimension, steps int) (source, dest int, err error) {
 	if dimension < 0 || dimension >= len(g.dims) {
 		return ProcNull, ProcNull, g.badLength(call.Create, "dimension %d of %d", dimension, len(g.dims))
@@ -167,8 +166,8 @@ func (g *Cart) Sub(keep []bool) (*Cart, error) {
 	return sub, nil
 }
 
-// Neighborhood is whom a rank exchanges with in neighbourhood collectives. Slot i of received data comes from
-// Sources[i], slot i of sent data goes to Dests[i]; slots of ProcNull are not written.
+// Neighborhood lists the ranks with which a rank exchanges data in neighbourhood collectives. Slot i of received data
+// comes from Sources[i], slot i of sent data goes to Dests[i]. Slots of ProcNull are not written.
 type Neighborhood struct {
 	c              *Comm
 	Sources, Dests []int
@@ -190,9 +189,9 @@ func (g *Cart) Neighbors() *Neighborhood {
 	return n
 }
 
-// NewNeighborhood makes one from lists of ranks of c. If a rank lists another
-// several times, the slots match in order. It is local: the program must give lists
-// that match on all ranks.
+// NewNeighborhood makes a Neighborhood from lists of ranks of c, which it copies. If a rank lists another several
+// times, the slots match in order. It is local: the program must give lists that match on all ranks. A rank that is not
+// of c is an error that matches ErrRank.
 func (c *Comm) NewNeighborhood(sources, dests []int) (*Neighborhood, error) {
 	if err := c.channel().Usable("NewNeighborhood"); err != nil {
 		return nil, err
@@ -287,12 +286,12 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 }
 
 // NeighborAllgather sends all of src to every destination and stores the data from source i in the i-th of equal parts
-// of dest, each as long as src.
+// of dest, each as long as src. Collective over the neighbourhood's communicator.
 func NeighborAllgather[T Scalar](n *Neighborhood, dest, src []T) error {
 	return waitFor(IneighborAllgather(n, dest, src))
 }
 
-// IneighborAllgather starts a NeighborAllgather.
+// IneighborAllgather starts a NeighborAllgather. Collective over the neighbourhood's communicator.
 func IneighborAllgather[T Scalar](n *Neighborhood, dest, src []T) (*Request, error) {
 	if len(dest) != len(src)*len(n.Sources) {
 		return nil, n.c.badLength(call.Neighbor, "dest has %d elements, want %d from each of %d neighbours",
@@ -301,23 +300,24 @@ func IneighborAllgather[T Scalar](n *Neighborhood, dest, src []T) (*Request, err
 	return exchange(n, even(dest, len(n.Sources)), same(src, len(n.Dests)))
 }
 
-// NeighborAllgatherv is NeighborAllgather with counts and displs for dest.
+// NeighborAllgatherv is NeighborAllgather with counts and displs for dest. Collective over the neighbourhood's
+// communicator.
 func NeighborAllgatherv[T Scalar](n *Neighborhood, dest []T, counts, displs []int, src []T) error {
 	return waitFor(IneighborAllgatherv(n, dest, counts, displs, src))
 }
 
-// IneighborAllgatherv starts a NeighborAllgatherv.
+// IneighborAllgatherv starts a NeighborAllgatherv. Collective over the neighbourhood's communicator.
 func IneighborAllgatherv[T Scalar](n *Neighborhood, dest []T, counts, displs []int, src []T) (*Request, error) {
 	return exchange(n, parts[T]{dest, counts, displs}, same(src, len(n.Dests)))
 }
 
 // NeighborAlltoall sends the i-th of equal parts of src to destination i and stores the part from source j in the j-th
-// of equal parts of dest.
+// of equal parts of dest. Collective over the neighbourhood's communicator.
 func NeighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) error {
 	return waitFor(IneighborAlltoall(n, dest, src))
 }
 
-// IneighborAlltoall starts a NeighborAlltoall.
+// IneighborAlltoall starts a NeighborAlltoall. Collective over the neighbourhood's communicator.
 func IneighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) (*Request, error) {
 	in, out := len(n.Sources), len(n.Dests)
 	if in > 0 && len(dest)%in != 0 || out > 0 && len(src)%out != 0 {
@@ -327,13 +327,14 @@ func IneighborAlltoall[T Scalar](n *Neighborhood, dest, src []T) (*Request, erro
 	return exchange(n, even(dest, in), even(src, out))
 }
 
-// NeighborAlltoallv is NeighborAlltoall with counts and displacements.
+// NeighborAlltoallv is NeighborAlltoall with counts and displacements. Collective over the neighbourhood's
+// communicator.
 func NeighborAlltoallv[T Scalar](n *Neighborhood, dest []T, rcounts, rdispls []int, src []T, scounts,
 	sdispls []int) error {
 	return waitFor(IneighborAlltoallv(n, dest, rcounts, rdispls, src, scounts, sdispls))
 }
 
-// IneighborAlltoallv starts a NeighborAlltoallv.
+// IneighborAlltoallv starts a NeighborAlltoallv. Collective over the neighbourhood's communicator.
 func IneighborAlltoallv[T Scalar](n *Neighborhood, dest []T, rcounts, rdispls []int, src []T, scounts,
 	sdispls []int) (*Request, error) {
 	return exchange(n, parts[T]{dest, rcounts, rdispls}, parts[T]{src, scounts, sdispls})

@@ -9,10 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 )
 
-// In the v-variants below, counts and displs are in elements and have one entry
-// per rank. Nil displs mean that the parts follow each other without gaps. Parts
-// must lie within the slice; those that are written must not overlap.
-
 // layout checks counts and displacements against a slice of n elements and
 // translates them.
 func (c *Comm) layout(op call.Op, what string, counts, displs []int, n int) (cs, ds []int32, err error) {
@@ -67,25 +63,24 @@ func gatheringv[T Scalar](c *Comm, k driver.Kind, dest []T, counts, displs []int
 	return a, c.place(&a, bytesOf(dest), bytesOf(src), bytesOf(own[:len(src)]))
 }
 
-// Gatherv collects counts[i] elements from rank i at displs[i] of root's dest.
-// Other ranks' dest, counts and displs are ignored. In place: root's src is its own
-// part of dest.
+// Gatherv collects counts[i] elements from rank i at displs[i] of root's dest. Other ranks' dest, counts and displs are
+// ignored. In place: root's src is its own part of dest. Collective over c.
 func Gatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) error {
 	return c.runChecked(gatheringv(c, driver.Gatherv, dest, counts, displs, src, root))
 }
 
-// Igatherv starts a Gatherv.
+// Igatherv starts a Gatherv. Collective over c.
 func Igatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T, root int) (*Request, error) {
 	return c.launchChecked(gatheringv(c, driver.Gatherv, dest, counts, displs, src, root))
 }
 
-// Allgatherv collects counts[i] elements from rank i at displs[i] of every rank's
-// dest. counts are the same everywhere. In place: src is the caller's part of dest.
+// Allgatherv collects counts[i] elements from rank i at displs[i] of every rank's dest. counts are the same everywhere.
+// In place: src is the caller's part of dest. Collective over c.
 func Allgatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T) error {
 	return c.runChecked(gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0))
 }
 
-// Iallgatherv starts an Allgatherv.
+// Iallgatherv starts an Allgatherv. Collective over c.
 func Iallgatherv[T Scalar](c *Comm, dest []T, counts, displs []int, src []T) (*Request, error) {
 	return c.launchChecked(gatheringv(c, driver.Allgatherv, dest, counts, displs, src, 0))
 }
@@ -118,14 +113,13 @@ func (c *Comm) placeAtRoot(a *driver.Coll, src, own []byte) error {
 	return nil
 }
 
-// Scatterv deals counts[i] elements at displs[i] of root's src to rank i's dest.
-// Other ranks' src, counts and displs are ignored. In place: root's dest is its own
-// part of src.
+// Scatterv deals counts[i] elements at displs[i] of root's src to rank i's dest. Other ranks' src, counts and displs
+// are ignored. In place: root's dest is its own part of src. Collective over c.
 func Scatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) error {
 	return c.runChecked(scatteringv(c, dest, src, counts, displs, root))
 }
 
-// Iscatterv starts a Scatterv.
+// Iscatterv starts a Scatterv. Collective over c.
 func Iscatterv[T Scalar](c *Comm, dest, src []T, counts, displs []int, root int) (*Request, error) {
 	return c.launchChecked(scatteringv(c, dest, src, counts, displs, root))
 }
@@ -150,14 +144,14 @@ func exchangingv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, s
 	return a, c.place(&a, d, s, nil)
 }
 
-// Alltoallv sends scounts[i] elements at sdispls[i] of src to rank i and stores
-// rcounts[j] elements from rank j at rdispls[j] of dest. When dest and src are the
-// same memory, rcounts and rdispls describe both, at the cost of a copy.
+// Alltoallv sends scounts[i] elements at sdispls[i] of src to rank i and stores rcounts[j] elements from rank j at
+// rdispls[j] of dest. When dest and src are the same memory, rcounts and rdispls describe both, at the cost of a copy.
+// Collective over c.
 func Alltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) error {
 	return c.runChecked(exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls))
 }
 
-// Ialltoallv starts an Alltoallv.
+// Ialltoallv starts an Alltoallv. Collective over c.
 func Ialltoallv[T Scalar](c *Comm, dest []T, rcounts, rdispls []int, src []T, scounts, sdispls []int) (*Request,
 	error) {
 	return c.launchChecked(exchangingv(c, dest, rcounts, rdispls, src, scounts, sdispls))
@@ -188,14 +182,13 @@ func reduceParts[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (driver.
 	return a, c.place(&a, bytesOf(dest), bytesOf(src), nil)
 }
 
-// ReduceScatter combines the src of all ranks and gives rank i its counts[i]
-// elements in dest. counts are the same everywhere. In place: dest is the beginning
-// of src, whose rest is undefined afterwards.
+// ReduceScatter combines the src of all ranks and gives rank i its counts[i] elements in dest. counts are the same
+// everywhere. In place: dest is the beginning of src, whose rest is undefined afterwards. Collective over c.
 func ReduceScatter[T Scalar](c *Comm, dest, src []T, counts []int, op Op) error {
 	return c.runChecked(reduceParts(c, dest, src, counts, op))
 }
 
-// IreduceScatter starts a ReduceScatter.
+// IreduceScatter starts a ReduceScatter. Collective over c.
 func IreduceScatter[T Scalar](c *Comm, dest, src []T, counts []int, op Op) (*Request, error) {
 	return c.launchChecked(reduceParts(c, dest, src, counts, op))
 }
@@ -227,24 +220,24 @@ func gathering[T Scalar](c *Comm, k driver.Kind, dest, src []T, root int) (drive
 	return a, c.place(&a, bytesOf(dest), bytesOf(src), bytesOf(blockOf(dest, c.rank, c.size)))
 }
 
-// Gather collects every rank's src, all of one length, in rank order in root's
-// dest. Other ranks' dest is ignored. In place: root's src is its own part of dest.
+// Gather collects every rank's src, all of one length, in rank order in root's dest. Other ranks' dest is ignored. In
+// place: root's src is its own part of dest. Collective over c.
 func Gather[T Scalar](c *Comm, dest, src []T, root int) error {
 	return c.runChecked(gathering(c, driver.Gather, dest, src, root))
 }
 
-// Igather starts a Gather.
+// Igather starts a Gather. Collective over c.
 func Igather[T Scalar](c *Comm, dest, src []T, root int) (*Request, error) {
 	return c.launchChecked(gathering(c, driver.Gather, dest, src, root))
 }
 
-// Allgather collects every rank's src, all of one length, in rank order in every
-// rank's dest. In place: src is the caller's own part of dest.
+// Allgather collects every rank's src, all of one length, in rank order in every rank's dest. In place: src is the
+// caller's own part of dest. Collective over c.
 func Allgather[T Scalar](c *Comm, dest, src []T) error {
 	return c.runChecked(gathering(c, driver.Allgather, dest, src, 0))
 }
 
-// Iallgather starts an Allgather.
+// Iallgather starts an Allgather. Collective over c.
 func Iallgather[T Scalar](c *Comm, dest, src []T) (*Request, error) {
 	return c.launchChecked(gathering(c, driver.Allgather, dest, src, 0))
 }
@@ -264,13 +257,13 @@ func scattering[T Scalar](c *Comm, dest, src []T, root int) (driver.Coll, error)
 	return a, c.placeAtRoot(&a, bytesOf(src), bytesOf(blockOf(src, c.rank, c.size)))
 }
 
-// Scatter deals root's src in equal parts to every rank's dest. Other ranks' src is
-// ignored. In place: root's dest is its own part of src.
+// Scatter deals root's src in equal parts to every rank's dest. Other ranks' src is ignored. In place: root's dest is
+// its own part of src. Collective over c.
 func Scatter[T Scalar](c *Comm, dest, src []T, root int) error {
 	return c.runChecked(scattering(c, dest, src, root))
 }
 
-// Iscatter starts a Scatter.
+// Iscatter starts a Scatter. Collective over c.
 func Iscatter[T Scalar](c *Comm, dest, src []T, root int) (*Request, error) {
 	return c.launchChecked(scattering(c, dest, src, root))
 }
@@ -293,12 +286,12 @@ func exchanging[T Scalar](c *Comm, dest, src []T) (driver.Coll, error) {
 }
 
 // Alltoall sends the i-th of Size equal parts of src to rank i and stores the part from rank j as the j-th part of
-// dest. dest may be src; that costs a copy.
+// dest. dest may be src; that costs a copy. Collective over c.
 func Alltoall[T Scalar](c *Comm, dest, src []T) error {
 	return c.runChecked(exchanging(c, dest, src))
 }
 
-// Ialltoall starts an Alltoall.
+// Ialltoall starts an Alltoall. Collective over c.
 func Ialltoall[T Scalar](c *Comm, dest, src []T) (*Request, error) {
 	return c.launchChecked(exchanging(c, dest, src))
 }
@@ -325,14 +318,13 @@ func reduceBlock[T Scalar](c *Comm, dest, src []T, op Op) (driver.Coll, error) {
 	return a, c.place(&a, bytesOf(dest), bytesOf(src), nil)
 }
 
-// ReduceScatterBlock combines the src of all ranks and gives rank i the i-th of
-// Size equal parts in dest. In place: dest is the beginning of src, whose rest is
-// undefined afterwards.
+// ReduceScatterBlock combines the src of all ranks and gives rank i the i-th of Size equal parts in dest. In place:
+// dest is the beginning of src, whose rest is undefined afterwards. Collective over c.
 func ReduceScatterBlock[T Scalar](c *Comm, dest, src []T, op Op) error {
 	return c.runChecked(reduceBlock(c, dest, src, op))
 }
 
-// IreduceScatterBlock starts a ReduceScatterBlock.
+// IreduceScatterBlock starts a ReduceScatterBlock. Collective over c.
 func IreduceScatterBlock[T Scalar](c *Comm, dest, src []T, op Op) (*Request, error) {
 	return c.launchChecked(reduceBlock(c, dest, src, op))
 }

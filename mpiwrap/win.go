@@ -25,6 +25,8 @@ var ErrEpochOpen = errors.New("window has an open epoch; close it with Fence, Un
 // its contents, so it can be protected as it is. A window that was freed before the checkpoint is recorded as freed. A
 // restarted program allocates it before Restore and may then only free it: everything else returns ErrFreed. Finalize
 // frees the windows that are left.
+//
+// The calls of Win are local, except for Fence and Free. Offsets (at) and lengths are elements.
 type Win[T Scalar] struct {
 	w   window
 	mem []T
@@ -48,8 +50,8 @@ type window struct {
 	perRank []int // elements on each rank
 }
 
-// WinAllocate makes a window with n elements on the caller. It is collective over
-// c; n may differ between ranks.
+// WinAllocate makes a window with n elements on the caller. It is collective over c; n may differ between ranks. n may
+// be 0. The memory is zeroed. A negative n is an error that matches ErrLength.
 func WinAllocate[T Scalar](c *Comm, n int) (*Win[T], error) {
 	if n < 0 {
 		return nil, c.badLength(call.WinAllocate, "%d elements", n)
@@ -101,7 +103,8 @@ func (w *window) allocate(n int) error {
 // a lock of the caller's own rank.
 func (w *Win[T]) Memory() []T { return w.mem }
 
-// Free releases the window and its memory. It is collective.
+// Free releases the window and its memory. It is collective over the window's communicator. An open epoch is an error
+// that matches ErrEpochOpen.
 func (w *Win[T]) Free() error {
 	s := &w.w
 	if err := s.usable("WinFree"); err != nil {
@@ -169,8 +172,7 @@ func (e *rankEndpoint) OpenEpochs() error {
 	return errors.Join(errs...)
 }
 
-// MarshalBinary returns the contents of the caller's part, or a mark if the window
-// is freed.
+// MarshalBinary returns the contents of the caller's part, or a mark if the window is freed. It copies them. Local.
 func (w *Win[T]) MarshalBinary() ([]byte, error) {
 	if w.w.freed || w.w.ended {
 		return []byte(w.w.freedMark()), nil
@@ -207,9 +209,8 @@ func (w *Win[T]) StageBinary(b []byte) (apply func(), err error) {
 	return func() { copy(mem, b) }, err
 }
 
-// BinaryMemory returns where UnmarshalBinary puts n bytes, for a restore that reads
-// straight into the window. It is nil where the n bytes are the mark of a window that was
-// freed: they are given to StageBinary.
+// BinaryMemory returns the memory to which UnmarshalBinary copies n bytes, for a restore that reads straight into the
+// window. It returns nil if n is the length of a freed window's mark; StageBinary takes that mark. Local.
 func (w *Win[T]) BinaryMemory(n int) ([]byte, error) {
 	if n == len(w.w.freedMark()) {
 		return nil, nil

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
-// Client runs Slurm's commands. Its zero value does, with the defaults.
+// Client runs Slurm's commands. Its zero value is ready to use, with the defaults. Errors of its calls match ErrNoSlurm
+// if Slurm is not installed, and ErrTimeout if the command took too long.
 type Client struct {
 	// Timeout bounds each command; 0 means 10 s.
 	Timeout time.Duration
@@ -48,8 +49,8 @@ func (e *CommandError) Unwrap() error { return e.Err }
 // ErrNoSlurm is in the error of every command if Slurm is not installed.
 var ErrNoSlurm = errors.New("no Slurm commands in PATH")
 
-// ErrTimeout is in the error of a command that did not end in time: the
-// controller does not answer, as a rule.
+// ErrTimeout is in the error of a command that did not end within Client.Timeout: as a rule the controller does not
+// answer.
 var ErrTimeout = errors.New("no answer in time")
 
 // maxOutput bounds the part of a command's output that is kept.

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Temporary reports whether it is worth trying again: the controller or munge did not answer or was busy, or this
-// machine could not run the command just now.
+// Temporary reports whether the same call may succeed later: the controller or munge did not answer or was busy, or
+// this machine could not run the command just now.
 func Temporary(err error) bool {
 	if errors.Is(err, ErrTimeout) {
 		return true
@@ -45,7 +45,7 @@ func Unknown(err error) bool {
 }
 
 // Requeue ends a job and puts it back into the queue under the same number. restarts is the number of earlier requeues
-// when the job started. The caller, if it runs in the job, is ended by it. An error that is not Temporary has the
+// when the job started. The caller, if it runs in the job, is ended by it. An error that is not Temporary names the
 // remedy.
 func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 	_, err := c.output(ctx, "scontrol", "requeue", id)
@@ -70,27 +70,28 @@ func (c *Client) Requeue(ctx context.Context, id string, restarts int) error {
 		why)
 }
 
-// Signal sends a signal, "USR1" for one, to the tasks of a job or of a step, "JOB.STEP".
+// Signal sends a signal, such as "USR1", to the tasks of a job or of a step, "JOB.STEP" (scancel --signal).
 func (c *Client) Signal(ctx context.Context, id, signal string) error {
 	_, err := c.output(ctx, "scancel", "--signal="+signal, id)
 	return err
 }
 
-// Probe starts nothing on a node, as a step of this job: the node is fit for use
-// if it succeeds. Give ctx a time limit; a dead node is noticed after 6 s.
+// Probe runs /bin/true on a node, as a step of this job: the node is fit for use if that succeeds. Give ctx a time
+// limit; a dead node is noticed after 6 s.
 func (c *Client) Probe(ctx context.Context, node string) error {
 	return c.RunOn(ctx, node, "/bin/true")
 }
 
-// RunOn runs a command on a node, as a step of this job with nothing in its environment.
+// RunOn runs a command on a node, as a step of this job with nothing in its environment (srun --overlap).
+// Client.Timeout bounds the command too.
 func (c *Client) RunOn(ctx context.Context, node string, command ...string) error {
 	args := []string{"srun", "--overlap", "--mpi=none", "--export=NONE", "-Q", "-N1", "-n1", "-w", node}
 	_, err := c.output(ctx, append(args, command...)...)
 	return err
 }
 
-// RunOnAll runs a command once on each of some nodes, as one step of this job. It fails when
-// it fails on any.
+// RunOnAll runs a command once on each of some nodes, as one step of this job; see RunOn. It fails if the command fails
+// on any node.
 func (c *Client) RunOnAll(ctx context.Context, nodes []string, command ...string) error {
 	_, err := c.OutputOfAll(ctx, nodes, command...)
 	return err
@@ -104,7 +105,7 @@ func (c *Client) OutputOfAll(ctx context.Context, nodes []string, command ...str
 	return c.output(ctx, append(args, command...)...)
 }
 
-// NodeAddrs returns the addresses that Slurm uses for nodes.
+// NodeAddrs returns the addresses that Slurm uses for nodes. The key is the name of the node.
 func (c *Client) NodeAddrs(ctx context.Context, nodes []string) (map[string]string, error) {
 	out, err := c.ask(ctx, "scontrol", "-o", "show", "node", FoldNodes(nodes))
 	if err != nil {

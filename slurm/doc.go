@@ -13,5 +13,9 @@
 // limit, because all of them wait when the controller does not answer. An error carries the command's standard error
 // (CommandError).
 //
+// All calls are local: one process makes them, with or without MPI. As a rule a call of a Client runs one command,
+// which asks the controller once: let one rank call, not all. A command that only asks is run again, up to eight times, if a
+// signal of Slurm to the step has ended it.
+//
 // A Client may be shared by goroutines; it holds no state but its settings.
 package slurm

@@ -26,8 +26,8 @@ func (n NodeState) Usable() bool {
 	return n.Responding
 }
 
-// NodeStates asks how nodes stand, in the order given. A node that Slurm does
-// not list is down, with a reason that says so.
+// NodeStates returns the states of nodes, in the order given. A node that Slurm does not list is down, with a reason
+// that says so. Cost: one sinfo for all nodes.
 func (c *Client) NodeStates(ctx context.Context, nodes []string) ([]NodeState, error) {
 	if len(nodes) == 0 {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Job has the data about a job in its environment.
+// Job holds the data about a job in its environment.
 type Job struct {
 	ID        string
 	Name      string
@@ -16,7 +16,7 @@ type Job struct {
 	Tasks     int      // asked for; 0 if nothing was said
 	// CPUsPerNode are by node of the allocation, empty if nothing was said.
 	CPUsPerNode []int
-	Step        string // "" outside a step
+	Step        string // number of the step; "" outside a step
 	NodeName    string // this one's
 }
 
@@ -25,8 +25,8 @@ func errEnv(name, value string, err error) error {
 	return fmt.Errorf("slurm: variable %s=%q: %w", name, value, err)
 }
 
-// FromEnv reads the environment, os.Getenv for one. It reports false when this
-// is no Slurm job.
+// FromEnv reads the variables of Slurm by getenv, such as os.Getenv. It returns false if there is no SLURM_JOB_ID. The
+// error names the first variable that it does not understand. It runs no command.
 func FromEnv(getenv func(string) string) (Job, bool, error) {
 	r := &envReader{getenv: getenv}
 	j := Job{

@@ -21,8 +21,8 @@ func listError(list, format string, args ...any) error {
 	return fmt.Errorf("slurm: node list %q: %s", list, fmt.Sprintf(format, args...))
 }
 
-// ExpandNodes returns the names of a node list such as "n[1-3,07],login,r[1-2]c[01-16]",
-// in the order written. Leading zeros are kept, and several brackets multiply.
+// ExpandNodes returns the names of a node list such as "n[1-3,07],login,r[1-2]c[01-16]", in the order written. Leading
+// zeros are kept, and several brackets multiply. More than 2^20 names are an error.
 func ExpandNodes(list string) ([]string, error) {
 	if list == "" || list == "(null)" {
 		return nil, nil

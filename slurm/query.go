@@ -14,7 +14,7 @@ type JobInfo struct {
 	State      string // RUNNING, PENDING, COMPLETED, ...
 	Partition  string
 	MayRequeue bool
-	Restarts   int
+	Restarts   int           // how often it was requeued
 	Start, End time.Time     // End is zero without a time limit, and when the job was ended if it was
 	Limit      time.Duration // 0 = none
 	Preempted  time.Time     // zero if it is not being preempted
@@ -43,7 +43,8 @@ func errParse(command, field, value string, err error) error {
 	return fmt.Errorf("slurm: output of %s: %s=%q: %w", command, field, value, err)
 }
 
-// ShowJob asks for a job.
+// ShowJob returns the controller's description of a job (scontrol show job). Unknown reports whether its error means
+// that Slurm has forgotten the job.
 func (c *Client) ShowJob(ctx context.Context, id string) (JobInfo, error) {
 	out, err := c.ask(ctx, "scontrol", "show", "job", id)
 	if err != nil {
@@ -121,7 +122,8 @@ func parseLimit(s string) (time.Duration, error) {
 }
 
 // Deadline returns the time at which a job will be ended, by SLURM_JOB_END_TIME or else by the controller. It is zero
-// for a job without a time limit. The limit of a running job can be changed; its environment then has the old one.
+// for a job without a time limit. The limit of a running job can be changed; its environment then has the old one. It
+// runs no command if the environment has the time.
 func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 	if s := os.Getenv("SLURM_JOB_END_TIME"); s != "" && id == os.Getenv("SLURM_JOB_ID") {
 		end, err := strconv.ParseInt(s, 10, 64)
@@ -137,10 +139,10 @@ func (c *Client) Deadline(ctx context.Context, id string) (time.Time, error) {
 // Config is the part of the site's configuration that concerns jobs with checkpoints.
 type Config struct {
 	KillWait   time.Duration // from TERM to KILL
-	SlurmdPort int
+	SlurmdPort int           // TCP port of slurmd; the first, if there is a range
 }
 
-// Config asks for the site's configuration.
+// Config returns the site's configuration (scontrol show config). A value that cannot be read is zero, and an error.
 func (c *Client) Config(ctx context.Context) (Config, error) {
 	out, err := c.ask(ctx, "scontrol", "show", "config")
 	if err != nil {
@@ -173,8 +175,7 @@ func parseConfig(out string) (Config, error) {
 	return k, err
 }
 
-// GraceTime asks how long jobs of a partition have from being preempted to their
-// end.
+// GraceTime returns the time that jobs of a partition have from being preempted to their end (scontrol show partition).
 func (c *Client) GraceTime(ctx context.Context, partition string) (time.Duration, error) {
 	out, err := c.ask(ctx, "scontrol", "show", "partition", partition)
 	if err != nil {
@@ -190,14 +191,13 @@ func (c *Client) GraceTime(ctx context.Context, partition string) (time.Duration
 
 // Warning is a signal that a job is to get before its end, --signal of sbatch.
 type Warning struct {
-	Signal string
-	Batch  bool // to the batch shell, not to the steps
-	Lead   time.Duration
+	Signal string        // without SIG: "USR1"
+	Batch  bool          // to the batch shell, not to the steps
+	Lead   time.Duration // from the signal to the end of the job
 }
 
-// ScriptWarning looks for --signal among the #SBATCH lines of a job's script;
-// one that was given on the command line is not to be had from Slurm. It
-// reports false if there is none.
+// ScriptWarning returns the last --signal among the #SBATCH lines of a job's script (scontrol write batch_script), or
+// false if there is none. Slurm does not report a --signal of the command line.
 func (c *Client) ScriptWarning(ctx context.Context, id string) (Warning, bool, error) {
 	out, err := c.ask(ctx, "scontrol", "write", "batch_script", id, "-")
 	if err != nil {
@@ -234,7 +234,8 @@ func scriptWarning(script string) (w Warning, found bool) {
 // defaultLead is Slurm's time when --signal names none.
 const defaultLead = 60 * time.Second
 
-// ParseWarning reads the value of --signal: [{R|B}:]SIGNAL[@SECONDS].
+// ParseWarning reads the value of --signal: [{R|B}:]SIGNAL[@SECONDS]. Without seconds Lead is Slurm's 60 s. It returns
+// false for a value that it does not understand.
 func ParseWarning(s string) (Warning, bool) {
 	w := Warning{Lead: defaultLead}
 	if flags, rest, ok := strings.Cut(s, ":"); ok {
@@ -266,8 +267,8 @@ func ParseWarning(s string) (Warning, bool) {
 // Step is a step of a job.
 type Step struct{ ID, Name string }
 
-// Steps lists the steps of a job that Slurm believes to run, those that sbatch and
-// salloc make by themselves left out.
+// Steps lists the steps of a job that Slurm believes to run (squeue), without those that sbatch and salloc make by
+// themselves.
 func (c *Client) Steps(ctx context.Context, id string) ([]Step, error) {
 	out, err := c.ask(ctx, "squeue", "-h", "-s", "-j", id, "-o", "%i %j")
 	if err != nil {
