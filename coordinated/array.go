@@ -8,9 +8,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 )
 
-// Array says how a global array is divided: its dimensions, and the boxes of it that this rank owns. Dimensions are
-// row-major: the last one varies fastest. Each element belongs to one rank. Block, BlockCyclic and Variable
-// make the common ones; a rank without boxes owns nothing.
+// Array describes the division of a global array: its dimensions, and the boxes of it that this rank owns. Dimensions
+// are row-major: the last one varies fastest. Each element belongs to one rank. Block, BlockCyclic and Variable make
+// the common ones; a rank without boxes owns nothing. Lengths are elements. Block and the others return an impossible
+// Array for wrong arguments. The call that protects it returns the error, or the checkpoint that calls Changing.Now.
 type Array struct {
 	Dims  []int
 	Boxes []Box
@@ -33,7 +34,7 @@ type Box struct {
 
 // Block divides an array evenly over a grid of ranks, one box for each: along a dimension of n indices, place i of p
 // has those from i·n/p up to (i+1)·n/p. grid has one entry for each dimension, and their product is the number of
-// ranks. Ranks are in row-major order.
+// ranks. Ranks are in row-major order. Every rank gives the same dims and grid, and its own rank.
 func Block(dims, grid []int, rank int) Array {
 	a := Array{Dims: dims}
 	at, err := place(dims, grid, rank)
@@ -79,7 +80,8 @@ func BlockCyclic(dims, grid, block []int, rank int) Array {
 	return a
 }
 
-// Variable divides an array of one dimension into runs of the given lengths, one for each rank in order.
+// Variable divides an array of one dimension into runs of the given lengths, one for each rank in order. Every rank
+// gives the same lengths, and its own rank.
 func Variable(lengths []int, rank int) Array {
 	start, all := 0, 0
 	for r, n := range lengths {
@@ -101,8 +103,8 @@ func Variable(lengths []int, rank int) Array {
 	return a
 }
 
-// Ghosts returns the array with ghost elements around each box in memory: width[d] before and behind it in dimension d.
-// They are neither saved nor restored: exchange them after Restore as after a step.
+// Ghosts returns a copy of the array with ghost elements around each box in memory: width[d] before and behind it in
+// dimension d. They are neither saved nor restored: exchange them after Restore as after a step.
 func (a Array) Ghosts(width ...int) Array {
 	out := Array{Dims: a.Dims, list: a.list, err: a.err}
 	for _, b := range a.Boxes {
@@ -128,7 +130,7 @@ func (a Array) Local() []int {
 	return out
 }
 
-// Len returns how many elements of memory the first box takes, ghosts included.
+// Len returns the number of elements of memory that the first box takes, ghosts included; 0 without boxes.
 func (a Array) Len() int {
 	n := min(len(a.Boxes), 1)
 	for _, k := range a.Local() {

@@ -274,10 +274,10 @@ type RestorePart struct {
 const (
 	PartAgree    = "agree on the epoch" // by the directories of all ranks, over the control plane
 	PartOpen     = "open the shard"     // its manifest and index
-	PartMemory   = capture.PartMemory
-	PartObjects  = capture.PartObjects
-	PartContents = capture.PartContents
-	PartDeviceUp = capture.PartDeviceUp
+	PartMemory   = capture.PartMemory   // protected host memory, read and verified
+	PartObjects  = capture.PartObjects  // the device stopped, objects, queues and staging memory made
+	PartContents = capture.PartContents // of device memory, read, verified and uploaded
+	PartDeviceUp = capture.PartDeviceUp // from the last byte read: uploads, programs, arguments
 	PartNote     = "note of the trial"  // rank 0: that this restore begins, until that is durable
 	PartVote     = "wait for all ranks" // until all have read their shards
 )

@@ -32,9 +32,9 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Checkpointer takes the checkpoints of one rank, together with those of the
-// others. Open makes its parts in this order.
-type Checkpointer struct {
+// Checkpointer takes the checkpoints of one rank, together with those of the other ranks. A program has one, from Open
+// to Close.
+type Checkpointer struct { // Open makes its parts in this order
 	opt    Options
 	log    *slog.Logger
 	opened time.Time // when Open was called
@@ -99,11 +99,17 @@ const (
 )
 
 // Open connects the ranks of world and opens the storage. It is collective over world, the communicator that
-// mpiwrap.Init returned. It succeeds or fails on all ranks alike: a *RanksError names the ranks at fault. The signals
-// of opt are caught from now on. Open waits for all ranks to call it; after ten times opt.WaitTimeout it fails with an
-// error that names those that have not. The caller closes the Checkpointer before mpiwrap.Finalize. If the options
-// switch checkpoints off (Options.Off), the program runs without: Restore finds nothing, Point and Request do nothing,
-// RequestStop returns ErrOff. Cost: six MPI collectives and a TCP connection to each neighbour in the control tree.
+// mpiwrap.Init returned. It succeeds or fails on all ranks alike: a *RanksError names the ranks at fault and unwraps to
+// this rank's error, such as an *OptionError. The signals of opt are caught from now on. The caller closes the
+// Checkpointer before mpiwrap.Finalize.
+//
+// Open waits for all ranks to call it. After ten times opt.WaitTimeout it fails with an error that names the missing
+// ranks. ctx does not bound this wait, only the work after it.
+//
+// If the options switch checkpoints off (Options.Off), the program runs without: Restore finds nothing, Point and
+// Request do nothing, RequestStop returns ErrOff.
+//
+// Cost: about twenty small MPI collectives, and a TCP connection to each neighbour in the control tree.
 func Open(ctx context.Context, world *mpiwrap.Comm, opt Options) (*Checkpointer, error) {
 	e, priv := world.Endpoint(), world.Private()
 	if opt.NoGPUAware {

@@ -57,9 +57,9 @@ func (c *Checkpointer) Close() error {
 	return errors.Join(err, c.closeParts())
 }
 
-// CloseOrAbort is Close when *err is nil or ErrStop, or after a failed Restore (which
-// fails on all ranks alike); with any other error it is Abort. It is meant for a function
-// with a named result:
+// CloseOrAbort is Close when *err is nil or ErrStop, or after a failed Restore (which fails on all ranks alike); with
+// any other error it is Abort. It is collective as Close, and local as Abort. It is meant for a function with a named
+// result:
 //
 //	func run() (err error) {
 //		…
@@ -80,9 +80,9 @@ func (c *Checkpointer) CloseOrAbort(err *error) {
 	*err = errors.Join(*err, c.Close())
 }
 
-// Abort tells all ranks that this one gives up because of why, and closes the
-// Checkpointer. The other ranks leave as they do when a rank dies. Local. Without checkpoints (Options.Off) it sends
-// nothing: the launcher ends the other ranks when this one leaves with an error.
+// Abort tells all ranks that this one gives up because of why, and closes the Checkpointer. The other ranks leave as
+// they do when a rank dies. Local. Without checkpoints (Options.Off) it sends nothing: the launcher ends the other
+// ranks when this one leaves with an error. The event log and the *LostError of the other ranks have why.
 func (c *Checkpointer) Abort(why error) { c.abort(why, nil) }
 
 // abort is Abort. With idle, the main thread may be in a call: the call stops waiting, and its memory is freed once

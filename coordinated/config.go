@@ -25,16 +25,16 @@ import (
 // it; Options.Supervisor takes its value.
 const SupervisorVar = config.SupervisorVar
 
-// A Config is the configuration of a job: for each key the value in force and
-// its source. A program's flag wins over a variable, a variable over
-// the file, the file over the default.
+// Config is the configuration of a job: for each key the value in force and its source. A program's flag wins over a
+// variable, a variable over the file, the file over the default. All calls of Config are local. It belongs to one
+// goroutine at a time.
 type Config struct {
 	File string // that was read, empty if there is none
 
 	keys *config.Config[Options]
 }
 
-// A ConfigValue describes the value in force for a key. It has the Group, the Key and its variable, Env. Value is as
+// ConfigValue describes the value in force for a key. It has the Group, the Key and its variable, Env. Value is as
 // written, empty for the default. Source is "default", a file, a variable or a flag. Default, Allowed and Help are
 // texts, and Error has the mistake, if any. Explain writes all of it.
 type ConfigValue = config.Value
@@ -51,8 +51,8 @@ func ReadConfig(file string) *Config {
 	return &Config{File: keys.File, keys: keys}
 }
 
-// Set sets a key to a text as a file has it; source names its origin for people, such as a flag. An unknown key is an
-// error now, a value that is not allowed is one of Err.
+// Set sets a key to a text as in a file. source names its origin, such as a flag, for messages. Set returns an error
+// for an unknown key. Err returns the error for a value that is not allowed.
 func (c *Config) Set(key, text, source string) error { return c.keys.Set(key, text, source) }
 
 // Values returns the value in force of every key.

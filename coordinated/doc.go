@@ -19,24 +19,26 @@
 //
 // # Concurrency
 //
-// A Checkpointer is used by the goroutine that calls MPI. Request, Wait and Stats may
-// be called from any other.
+// A Checkpointer is used by the goroutine that calls MPI. Request, RequestStop, Wait and Stats may be called from any
+// other.
 //
 // # Calls
 //
 // A call is local unless its comment says that it is collective: then all ranks call it, in the same order. Sizes are
 // bytes and times are time.Duration unless a name says otherwise. Every error names the operation, its object and the
-// remedy.
+// remedy. After Close, Point, Restore and Request return ErrClosed. If another rank is lost and Options.OnLost returns,
+// a call that waits returns a *LostError.
 //
 // # Rooms
 //
 // The calls of a program are here, in the order of an epoch's life: checkpointer.go (Open), protect.go, restore.go,
-// request.go, point.go, status.go, close.go. The rest is in packages that do not know this one. internal/connect: the
-// ranks find each other and the directories that they share. internal/trigger: requests for checkpoints.
-// internal/agent: speaks for this rank. internal/watch: the calls that main threads are in. internal/capture: protected
-// state of a rank, and the memory of captures. internal/arrays: state that any number of ranks can restore.
-// internal/vote: votes and their outcomes. internal/persist: operations at levels, turns, the time left.
-// internal/outside: other processes. These packages report by functions that job.go, persist.go and status.go hand in.
+// job.go (Request), point.go, persist.go (Wait), close.go. The rest is in packages that do not know this one.
+// internal/connect: the ranks find each other and the directories that they share. internal/trigger: requests for
+// checkpoints. internal/agent: speaks for this rank. internal/watch: the calls that main threads are in.
+// internal/capture: protected state of a rank, and the memory of captures. internal/arrays: state that any number of
+// ranks can restore. internal/vote: votes and their outcomes. internal/persist: operations at levels, turns, the time
+// left. internal/outside: other processes. These packages report by functions that job.go, persist.go and status.go
+// hand in.
 //
 // # Dead ranks
 //

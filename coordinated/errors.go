@@ -24,20 +24,21 @@ var (
 	// ErrStop is returned by Point after a final checkpoint: the epoch is
 	// committed, the program should return.
 	ErrStop = errors.New("stopped after a checkpoint")
-	// ErrEnded is the Err of an epoch that was asked for behind the last Point of all
-	// ranks: none is taken of a program that has ended.
+	// ErrEnded is the Err of an epoch that was requested after the last Point of all ranks: no checkpoint is taken of a
+	// program that has ended.
 	ErrEnded = persist.ErrEnded
 	// ErrNotRestored is returned by Point before Restore was called: a restart
 	// would lose the epoch it could have started from.
 	ErrNotRestored = errors.New("call Restore before the first Point, on a first start too")
-	// Protect returns ErrRestored after Restore: state that is protected later would be missing from the restored
-	// state.
+	// ErrRestored is returned, in a *ProtectError, by Protect after Restore: state that is protected later would be
+	// missing from the restored state.
 	ErrRestored = errors.New("protect everything before Restore")
 	// ErrClosed is returned by a Checkpointer that was closed.
 	ErrClosed = agent.ErrClosed
-	// ErrNotDue reports that an epoch does not go to a level, which takes some epochs only.
+	// ErrNotDue is returned by Wait if the epoch does not go to the level, because of Options.GlobalEvery or
+	// RedundancyEvery.
 	ErrNotDue = errors.New("the epoch is not due at that level")
-	// ErrOff is returned by RequestStop where the program runs without checkpoints: see Options.Off.
+	// ErrOff is returned by RequestStop if the program runs without checkpoints: see Options.Off.
 	ErrOff = errors.New("the program runs without checkpoints, and nothing will stop it")
 )
 

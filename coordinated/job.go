@@ -216,11 +216,13 @@ func (c *Checkpointer) serve(p *control.Plane, key control.Key) (err error) {
 	return err
 }
 
-// Request asks for a checkpoint at the next Points of all ranks, from any goroutine of any
-// rank. It returns once the request is sent; requests before the cut are merged into one. A
-// request cannot be withdrawn, since it may have been merged with another, and ctx bounds
-// only the sending. If the ranks do not reach a cut within Options.CutTimeout, all of them
-// give the request up.
+// Request asks for a checkpoint at the next Points of all ranks. It is local: one rank is enough, from any goroutine.
+// It returns once the request is sent; requests before the cut are merged into one. A request cannot be withdrawn,
+// since it may have been merged with another, and ctx bounds only the sending. If the ranks do not reach a cut within
+// Options.CutTimeout, all of them give the request up.
+//
+// It returns nil, ErrClosed, an error that matches ErrStop after a final checkpoint, or the cause of ctx. The result of
+// the checkpoint is that of Wait and in Stats. Cost: messages of some bytes over the control tree.
 func (c *Checkpointer) Request(ctx context.Context) error {
 	if err := c.mayAsk(); err != nil || c.off {
 		return err
@@ -228,9 +230,9 @@ func (c *Checkpointer) Request(ctx context.Context) error {
 	return c.agent.Request(ctx, trigger.Wish{By: "the program"})
 }
 
-// RequestStop is Request for a final checkpoint: Point returns ErrStop on all ranks
-// once it is committed. It is the last one: afterwards Request and RequestStop
-// return an error that matches ErrStop.
+// RequestStop is Request for a final checkpoint: Point returns ErrStop on all ranks once it is committed. It is the
+// last one: afterwards Request and RequestStop return an error that matches ErrStop. Local, from any goroutine. If the
+// program runs without checkpoints it returns ErrOff.
 func (c *Checkpointer) RequestStop(ctx context.Context) error {
 	if err := c.mayAsk(); err != nil {
 		return err

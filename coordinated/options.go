@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// Options say how a job is checkpointed. They must be the same on all ranks, except
+// Options describe how a job is checkpointed. They must be the same on all ranks, except
 // for directories that differ by node. FromEnv fills them from a file and the
 // environment.
 type Options struct {

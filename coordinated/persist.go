@@ -177,9 +177,11 @@ func (c *Checkpointer) warnUnflushed(from storage.Epoch) {
 }
 
 // Wait returns when the newest epoch that was cut so far is committed at a level ("local", "partner", "parity",
-// "global"), or a newer one in its place. Otherwise it returns the reason: ErrNotDue means that the epoch was not due
-// there. If this run cannot write to that level, Wait waits for the next outer one. With no epoch yet it returns at
-// once. Local, from any goroutine but the one that the next Point needs.
+// "global"), or a newer one in its place. If this run cannot write to that level, Wait waits for the next outer one.
+// With no epoch yet it returns at once. Local, from any goroutine but the one that the next Point needs.
+//
+// Otherwise it returns the reason. ErrNotDue: the epoch was not due there. *OptionError: the level is not in use. The
+// error of ctx: it ended first. Any other error is that of the epoch, as in EpochStats.Err.
 func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	if c.off {
 		return nil

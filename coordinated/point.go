@@ -20,13 +20,16 @@ import (
 // places, and ranks need not call it equally often. It is local, but while a checkpoint is requested it waits until all
 // ranks have agreed, messages are drained and the state is copied.
 //
-// It returns nil, ErrStop after a final checkpoint, or ErrNotRestored. The first Point after a Restore returns
-// gpustate.ErrIdentity when the program has made unnamed GPU memory in another order than before. A failed checkpoint
-// is logged and recorded in Stats, and the program continues. ctx bounds reading and copying. It does not bound the
-// wait for other ranks: Options.CutTimeout does, on all ranks together. A single rank that left could compute on while
-// the others make a cut with it.
+// It returns nil, ErrStop after a final checkpoint, ErrNotRestored before Restore, or ErrClosed. The first Point after
+// a Restore returns gpustate.ErrIdentity when the program has made unnamed GPU memory in another order than before. A
+// failed checkpoint is logged and recorded in Stats, and the program continues. ctx bounds receiving and copying. It
+// does not bound the wait for other ranks: Options.CutTimeout does, on all ranks together. A single rank that left
+// could compute on while the others make a cut with it.
 //
 // Cost while no checkpoint is requested: an increment and a load.
+//
+// Cost of a checkpoint: the program waits for the agreement, the messages in flight and one copy of the protected
+// state. EpochStats has the parts. Writing follows in the background.
 func (c *Checkpointer) Point(ctx context.Context) error {
 	c.main.Points.Add() // before the flags are read: the agent arms first and reads then, so a hint is rarely missed
 	if c.main.pointFlags.Load() == 0 {

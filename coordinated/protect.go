@@ -33,9 +33,8 @@ type State interface {
 //   - a State;
 //   - a *gpustate.Device, with all its objects.
 //
-// The library reads the memory in a Point and writes it in Restore, and does not
-// touch it in between. Anything else, a name used twice or a call after Restore is
-// a *ProtectError.
+// The library keeps x until Close. It reads the memory in a Point and writes it in Restore, and does not touch it in
+// between. Anything else, a name used twice or a call after Restore is a *ProtectError.
 func (c *Checkpointer) Protect(name string, x any) error {
 	return c.protect(name, x, func() error { return c.state.Add(name, x) })
 }
@@ -48,7 +47,7 @@ func (c *Checkpointer) Protect(name string, x any) error {
 //
 // Another number of ranks can restore an epoch under three conditions: Options.Elastic is set, everything is protected
 // by ProtectGlobal, ProtectReplicated or ProtectItems, and no message was in flight (see Options.Elastic). It is local,
-// and called before Restore as Protect is. What cannot be is a *ProtectError.
+// and called before Restore as Protect is. An array or memory that is not allowed is a *ProtectError.
 func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
 	return c.protect(name, memory, func() error {
 		if a.list {
@@ -67,7 +66,8 @@ func (c *Checkpointer) ProtectGlobal(name string, a Array, memory any) error {
 
 // ProtectReplicated protects a value that is the same on all ranks, like a step counter. It is stored once, or with
 // every rank if it is small, and any number of ranks can restore it. x is a value that Protect takes, but no device.
-// The ranks' bytes are compared at each checkpoint, which fails where they differ.
+// The ranks' bytes are compared at each checkpoint, which fails where they differ. It is local, and called before
+// Restore as Protect is. An x that is not allowed is a *ProtectError.
 func (c *Checkpointer) ProtectReplicated(name string, x any) error {
 	return c.protect(name, x, func() error { return c.state.AddReplicated(name, x, c.topo.Rank == 0) })
 }
@@ -86,10 +86,10 @@ type Changing struct {
 	Restored func(was SavedArray) (Array, error)
 }
 
-// SavedArray is an array as an epoch has it.
+// SavedArray describes a global array as an epoch has it.
 type SavedArray struct {
 	Dims  []int
-	Ranks int   // that wrote the epoch
+	Ranks int   // number of ranks that wrote the epoch
 	Boxes []Box // this rank's part in the epoch, packed in memory, if as many ranks wrote it; else nil
 }
 
@@ -102,6 +102,9 @@ type SavedArray struct {
 //
 // Each checkpoint compares the declarations of the ranks. It fails where they say other dimensions, or boxes do not fit
 // together. Restore fails on all ranks if the results of Restored do not have each element once.
+//
+// It is local, and called before Restore as Protect is. A memory that is not allowed is a *ProtectError. A Point that
+// takes a checkpoint adds one exchange of the declarations between all ranks.
 func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) error {
 	return c.protect(name, memory, func() error {
 		if a.Now == nil {
@@ -122,7 +125,8 @@ func (c *Checkpointer) ProtectChanging(name string, a Changing, memory any) erro
 // ProtectList protects this rank's elements of a list that is spread over all ranks: particles, say, whose number
 // differs from rank to rank and from step to step. list is a pointer to a slice. With the same number of ranks Restore
 // gives each rank its own elements. With another number each gets an equal share of all elements, in their order, and
-// the program sends them to the ranks that need them. It is ProtectChanging of a List.
+// the program sends them to the ranks that need them. It is ProtectChanging of a List. It is local, and called before
+// Restore as Protect is. A list that is not allowed is a *ProtectError.
 func (c *Checkpointer) ProtectList(name string, list any) error {
 	v := reflect.ValueOf(list)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Slice {
@@ -160,17 +164,17 @@ func (c *Checkpointer) divisionOf(of *Changing, saved *layout.Array, ranks int,
 	return a.division()
 }
 
-// InBuffer reports that a global array lies in a buffer of a device, as elements of type T: memory of ProtectGlobal. A
-// checkpoint packs the rank's boxes within the device if it has free memory, else it copies them to the host. A restore
-// writes them to the buffer in pieces of 8 MiB. Another start may have the array in host memory: both read the same
-// checkpoints. The buffer is not released while the Checkpointer is open. A device that is protected itself, with
-// Protect, has all its buffers in the epoch already, so an array on it is refused.
+// InBuffer returns the memory argument of ProtectGlobal for an array that lies in a buffer of a device, as elements of
+// type T. A checkpoint packs the rank's boxes within the device if it has free memory, else it copies them to the host.
+// A restore writes them to the buffer in pieces of 8 MiB. Another start may have the array in host memory: both read
+// the same checkpoints. The buffer is not released while the Checkpointer is open. A device that is protected itself,
+// with Protect, has all its buffers in the epoch already, so an array on it is refused.
 func InBuffer[T any](b *gpustate.Buffer) any {
 	return arrays.DeviceMemory{Buffer: b, Elem: reflect.TypeFor[T]()}
 }
 
-// InBufferAt is InBuffer of a buffer that may be replaced, by the program or by Restore: memory of ProtectChanging.
-// The new one is on the same device.
+// InBufferAt returns the memory argument of ProtectChanging for an array in a buffer that the program or Restore may
+// replace. The new buffer is on the same device.
 func InBufferAt[T any](b **gpustate.Buffer) any {
 	return arrays.DeviceMemory{At: b, Elem: reflect.TypeFor[T]()}
 }
@@ -191,9 +195,9 @@ type ItemKey interface {
 // if the number of ranks is the same; else rank r of p goes to r·q/p of q. Restore replaces the map, and gives each
 // slice memory of its own. An attempt that fails leaves the map alone.
 //
-// It is local, and called before Restore as Protect is. What cannot be is a *ProtectError. A Point that takes a
-// checkpoint sorts the keys: about 0.3 µs for each item, while the program waits. All ranks' keys are in the epoch's
-// manifest, some three bytes for each that is an integer, so an item is better a cell or a patch than a particle.
+// It is local, and called before Restore as Protect is. A type that is not allowed is a *ProtectError. A Point that
+// takes a checkpoint sorts the keys: about 0.3 µs for each item, while the program waits. All ranks' keys are in the
+// epoch's manifest, about three bytes for each integer key. So make an item of a cell or a patch, not of a particle.
 func ProtectItems[K ItemKey, V any](c *Checkpointer, name string, items *map[K]V,
 	owner func(key K, ranks int) int) error {
 	var rule arrays.Owner
@@ -218,8 +222,8 @@ func keyOf[K ItemKey](k layout.Key) (key K) {
 	return key
 }
 
-// HashOwner returns an owner rule that spreads keys over the ranks by their hash. It is the same on all machines and in
-// all releases.
+// HashOwner is an owner rule for ProtectItems: it returns the rank, of 0 to ranks-1, to which key's hash leads. It
+// spreads keys evenly. It is the same on all machines and in all releases.
 func HashOwner[K ItemKey](key K, ranks int) int {
 	h := fnv.New64a()
 	switch v := reflect.ValueOf(key); {

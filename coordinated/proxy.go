@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// A Proxy is the Checkpointer of a rank whose program is another process, and speaks another language: holdfast node
+// Proxy is the Checkpointer of a rank whose program is another process, and speaks another language: holdfast node
 // calls it in the program's place. Protected state is a *program.Array, and signals come from the Program. Unless the
 // program's messages are counted, all ranks stop at the same Point, which each must reach equally often. Programs in Go
 // have no use for it.
@@ -32,6 +32,7 @@ type Proxy struct{ *Checkpointer }
 // no message of its own is in flight, and that all its ranks reach equally many points. So all ranks stop at the same
 // point. A program whose messages are counted, by libholdfast-mpi, promises nothing.
 type Program interface {
+	// Rank and Size are the rank, from 0, and the number of ranks.
 	Rank() int
 	Size() int
 
@@ -72,7 +73,7 @@ type SavedEpoch struct {
 	Err   error // why it cannot be read
 }
 
-// OpenProxy is Open for such a rank. Collective.
+// OpenProxy is Open for a Proxy of the rank p. Collective.
 func OpenProxy(ctx context.Context, p Program, opt Options) (*Proxy, error) {
 	c := &Checkpointer{opt: opt}
 	c.main.endpoint, c.main.foreign = p.Messages(c.exchanges()), p
@@ -141,7 +142,8 @@ func (c *Proxy) gather(call string, mine []byte) ([]cut.Blob, error) {
 	return c.agent.Allgather(c.life.ctx, 0, fmt.Sprint("call ", n), mine)
 }
 
-// Gather gives every rank's bytes to all ranks during a call of the program, in order of rank. Collective.
+// Gather gives every rank's bytes to all ranks during a call of the program, in order of rank. Collective. Cost: one
+// exchange over the control tree, of all bytes to every rank.
 func (c *Proxy) Gather(call string, mine []byte) (all [][]byte, err error) {
 	blobs, err := c.gather(call, mine)
 	return contents(blobs), err
@@ -202,8 +204,8 @@ func (c *Proxy) ProtectGlobal(name string, a *program.Array) error {
 	return c.protect(name, a, func() error { return c.state.AddForeign(name, a) })
 }
 
-// AbortDuring aborts from another goroutine than the one in a call. A call under way stops waiting. Its memory is freed
-// when idle is closed: then no call is under way any more. Local.
+// AbortDuring is Abort from another goroutine than the one in a call. A call under way stops waiting. Its memory is
+// freed when idle is closed: then no call is under way any more. Local.
 func (c *Proxy) AbortDuring(why error, idle <-chan struct{}) { c.abort(why, idle) }
 
 // SkipRestore lets the first Point pass without a Restore: the program has its state, or gets it in another way. Local,
@@ -280,8 +282,8 @@ func (c *Proxy) RestoreEpoch(ctx context.Context, e storage.Epoch) (bool, error)
 	return c.Restore(ctx)
 }
 
-// Verify reads this rank's shard of an epoch of SavedEpochs. Damage at one level counts only if no other place has a
-// good copy. Local.
+// Verify reads all of this rank's shard of an epoch of SavedEpochs. Damage at one level counts only if no other place
+// has a good copy. Local.
 func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 	sh, err := c.levels.store.Fetch(ctx, e)
 	if err != nil {
@@ -296,7 +298,8 @@ func (c *Proxy) Verify(ctx context.Context, e storage.Epoch) error {
 
 // Newest returns this rank's saved state in the epoch that Restore will restore unless it is damaged. If another number
 // of ranks wrote the epoch, it returns the state of a rank in its place. Without an epoch it returns the zero Epoch. It
-// is called before Restore, and waits until all ranks have called it or Restore.
+// is collective, before Restore: it waits until all ranks have called it or Restore. It reads a table of the epoch, not
+// its data.
 func (c *Proxy) Newest(ctx context.Context) (SavedEpoch, error) {
 	list, err := c.choose(ctx)
 	if err != nil || len(list) == 0 {

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 )
 
-// DialClient connects a process that is no rank to the Plane of a rank. The
-// caller closes the connection; errors match ErrUnauthenticated when the key is
-// not the job's.
+// DialClient connects a process that is no rank to the Plane of a rank, at its address, as AcceptClient returns it
+// there. Errors match ErrUnauthenticated if the key is not the job's. The caller closes the connection.
 func DialClient(ctx context.Context, addr string, rank int, key Key) (net.Conn, error) {
 	d := net.Dialer{Timeout: handshake.Limit}
 	c, err := d.DialContext(ctx, "tcp", addr)
@@ -27,8 +26,8 @@ func DialClient(ctx context.Context, addr string, rank int, key Key) (net.Conn, 
 	return c, nil
 }
 
-// AcceptClient waits for a process that DialClient connects. The caller closes
-// the connection.
+// AcceptClient waits for a process that DialClient connects. The caller closes the connection. A client that is not
+// accepted within five seconds is dropped.
 func (p *Plane) AcceptClient(ctx context.Context) (net.Conn, error) {
 	select {
 	case c := <-p.clients:

@@ -22,6 +22,11 @@
 // counters and names. Whoever can inject into an open TCP connection between
 // two nodes can disturb a job, as he can with the MPI traffic beside it.
 //
+// # Calls
+//
+// All calls are local: a rank makes them without the others. Start, Accept, AcceptClient, Dial and Flush wait, within
+// their ctx. After Close, Send, Dial and Accept return ErrClosed. A message has at most 64 MiB.
+//
 // # Concurrency
 //
 // A Plane may be used from several goroutines. Close waits for its own.

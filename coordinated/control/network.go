@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Network is an interface of this node and the address to listen on.
+// Network is an interface of this node and the address to listen on.
 type Network struct {
 	Name string // of the interface, "ib0"; an address, if the user named one
 	Kind string // one of the kinds below
@@ -38,8 +38,9 @@ const (
 	Common  = "-ethernet" // the network that nodes without a fast one also have: the first that is up
 )
 
-// FindNetwork finds the address to listen on: of an interface ("eth0"), an address ("10.0.0.3"), Fastest or Common. If
-// only the loopback device is up, that is it.
+// FindNetwork finds the address to listen on. name is an interface ("eth0"), an address ("10.0.0.3"), Fastest or
+// Common. If only the loopback device is up, the result is that device. It reads the system's interfaces and sends
+// nothing.
 func FindNetwork(name string) (Network, error) {
 	if ip := net.ParseIP(name); ip != nil {
 		if ip.IsLoopback() {

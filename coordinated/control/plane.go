@@ -59,7 +59,8 @@ type incoming struct {
 	last atomic.Int64 // time of the last byte, nanoseconds of the monotonic clock
 }
 
-// Listen opens the rank's end. Exchange Addr among all ranks, then call Start.
+// Listen opens the rank's end: a TCP port on the network of Options.Interface. Exchange Addr among all ranks, by MPI
+// for one, then call Start. The caller closes the Plane.
 func Listen(opt Options) (*Plane, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func listen(iface string) (net.Listener, Network, error) {
 	return l, n, nil
 }
 
-// Network returns the one that the plane listens on.
+// Network returns the network that the Plane listens on.
 func (p *Plane) Network() Network { return p.network }
 
 // ListenElsewhere returns an address at which clients on other nodes reach this rank. The ranks may use the node's
@@ -109,21 +110,21 @@ func (p *Plane) ListenElsewhere() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Addr returns where the others reach this rank.
+// Addr returns the address at which the other ranks reach this one, "10.0.0.3:41000".
 func (p *Plane) Addr() string { return p.listener.Addr().String() }
 
-// Closed is closed when the Plane is.
+// Closed returns a channel that is closed when the Plane is.
 func (p *Plane) Closed() <-chan struct{} { return p.ctx.Done() }
 
-// Messages delivers incoming messages, in order per sender.
+// Messages returns the channel of incoming messages, in order per sender. The payload belongs to the receiver.
 func (p *Plane) Messages() <-chan Inbound { return p.inbound }
 
-// Lost delivers the neighbours that have gone, each once.
+// Lost returns the channel of neighbours that have gone without a goodbye, each once.
 func (p *Plane) Lost() <-chan Loss { return p.lost }
 
-// Start connects to the neighbours and watches over them from now on. Addrs has
-// the address of every rank. It returns when all neighbours are connected; ctx
-// bounds that.
+// Start connects to the neighbours and watches over them from now on. addrs has the address of every rank, in order of
+// rank. Start keeps addrs. It returns when all neighbours are connected; ctx bounds that. A neighbour need only have
+// called Listen.
 func (p *Plane) Start(ctx context.Context, addrs []string, neighbours []int) error {
 	if len(addrs) != p.opt.Size {
 		return fmt.Errorf("control: %d addresses for %d ranks", len(addrs), p.opt.Size)
@@ -152,8 +153,8 @@ func (p *Plane) Start(ctx context.Context, addrs []string, neighbours []int) err
 	return nil
 }
 
-// Send queues payload for rank to. It does not wait for the network; a message that cannot be delivered shows up on
-// Lost if to is a neighbour.
+// Send queues a copy of payload for rank to. It does not wait for the network, and the queue has no limit. A message
+// that cannot be delivered shows up on Lost if to is a neighbour. The first message to another rank opens a connection.
 func (p *Plane) Send(to int, payload []byte) error {
 	if len(payload) > maxFrame {
 		return fmt.Errorf("control: message of %d bytes to rank %d exceeds the limit of %d", len(payload), to, maxFrame)
@@ -165,9 +166,8 @@ func (p *Plane) Send(to int, payload []byte) error {
 	return o.push(appendFrame(nil, frameData, payload))
 }
 
-// Flush waits until everything queued so far has been handed to the kernel, or
-// ctx ends. A rank that is about to leave calls it so that its last words are
-// heard.
+// Flush waits until everything queued so far has been handed to the kernel, or ctx ends. A rank that is about to leave
+// calls it so that its last messages are sent.
 func (p *Plane) Flush(ctx context.Context) {
 	p.mu.Lock()
 	outs := make([]*outgoing, 0, len(p.out))
@@ -181,7 +181,7 @@ func (p *Plane) Flush(ctx context.Context) {
 }
 
 // Close says goodbye to all connected ranks, closes all connections and waits for the goroutines. Messages queued
-// before it are sent if the peers take them within a second.
+// before it are sent if the peers take them within a second. Another call does nothing.
 func (p *Plane) Close() error {
 	if p.closing.Swap(true) {
 		return nil

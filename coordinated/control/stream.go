@@ -12,7 +12,8 @@ type Stream struct {
 	From int // the rank that dialled
 }
 
-// Dial opens a stream to a rank. The caller closes it.
+// Dial opens a stream to a rank, which accepts it. It tries five times, within ctx. Errors match ErrUnauthenticated if
+// the other side does not have the key. The caller closes the stream.
 func (p *Plane) Dial(ctx context.Context, to int) (net.Conn, error) {
 	p.mu.Lock()
 	if to < 0 || to >= len(p.addrs) {

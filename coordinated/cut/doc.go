@@ -23,6 +23,11 @@
 // package coordinated drives it with the control plane and the real program;
 // the tests drive it with simulated ones.
 //
+// # Calls
+//
+// All calls are local: they compute, and send nothing. The driver sends the messages of the Send actions. Errors are
+// those of New, for a Config that is no rank of a tree, and of Decode. A Machine and a Gather belong to one goroutine.
+//
 // # Where to read on
 //
 // docs/PROTOCOL.md states the rules R0, R1 and R2, why each is needed, and the test that shows it. In the code, park.go

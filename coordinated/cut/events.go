@@ -102,7 +102,7 @@ type Send struct {
 // Arm makes every Point report Arrived and wait, from now on.
 type Arm struct{ Epoch Epoch }
 
-// Disarm ends that.
+// Disarm lets Points pass again.
 type Disarm struct{}
 
 // Look asks for one Sampled event, at once, after the actions before it.

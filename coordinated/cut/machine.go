@@ -81,7 +81,7 @@ type Machine struct {
 	root *coordinator // at rank 0 only
 }
 
-// New returns a machine that has seen nothing yet.
+// New returns a machine that has seen nothing yet. It keeps cfg.Children.
 func New(cfg Config) (*Machine, error) {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
 		return nil, fmt.Errorf("cut: rank %d is not in 0..%d", cfg.Rank, cfg.Size-1)
@@ -114,10 +114,10 @@ func (m *Machine) Resting() bool {
 	return m.phase == idle && (m.root == nil || !m.root.busy && !m.root.wanted())
 }
 
-// Interest names the ranks for which Arrived.Sent is wanted.
+// Interest returns the ranks for which Arrived.Sent is wanted, in order.
 func (m *Machine) Interest() []int { return slices.Sorted(maps.Keys(m.needs.of)) }
 
-// Round returns the number of the last freeze this rank was asked to vote in.
+// Round returns the number of the last freeze in which this rank was asked to vote.
 func (m *Machine) Round() uint64 { return m.vote.round }
 
 // Phase names this rank's phase in the epoch in progress; empty if there is none.
@@ -136,7 +136,7 @@ func (m *Machine) String() string {
 	return fmt.Sprintf("rank %d: epoch=%d %v points=%d at-point=%t", m.cfg.Rank, m.epoch, m.phase, m.points, m.atPoint)
 }
 
-// Step takes one event and returns the actions, in order.
+// Step takes one event and returns the actions, in order. The driver carries them out before the next event.
 func (m *Machine) Step(ev Event) []Action {
 	m.out = nil
 	switch ev := ev.(type) {

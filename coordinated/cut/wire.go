@@ -27,8 +27,8 @@ const (
 	flagAny = 1 << 1
 )
 
-// Append encodes m behind b: version, kind, flags, then every number as an unsigned varint and every string and blob
-// with its length before it. Blobs come in runs of first rank, number of ranks and their common bytes.
+// Append appends the encoding of m to b: version, kind, flags, then every number as an unsigned varint and every string
+// and blob with its length before it. Blobs come in runs of first rank, number of ranks and their common bytes.
 func (m *Message) Append(b []byte) []byte {
 	b = append(b, wireVersion, byte(m.Kind), m.flags())
 	for _, v := range []uint64{uint64(m.Epoch), m.Round, uint64(m.Rank), m.Had, m.Min, m.Max, m.Sum} {

@@ -12,10 +12,15 @@
 //
 // Emit never waits for a disk and never fails. Events that cannot be written are dropped, and the log has their number.
 // A Log holds no more than Options.MaxBytes; older parts go first. A rank whose node's first rank is gone goes on in a
-// file of its own. Lines are complete but for the last one of a process that died. Nothing is synced, so a node that
-// dies takes its last seconds with it.
+// file of its own. Lines are complete but for the last one of a process that died. Nothing is synced before Close, so a
+// node that dies takes its last seconds with it.
 //
 // The reader trusts no line: it bounds their length, number and values, and skips and counts lines that it cannot use.
+//
+// # Calls
+//
+// All calls are local. Times in lines are integers of nanoseconds, and sizes are bytes. An Emit costs a line of some
+// hundred bytes in memory; a goroutine of the Log writes it.
 //
 // # Concurrency
 //

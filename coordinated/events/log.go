@@ -66,7 +66,8 @@ type sink interface {
 }
 
 // Create makes the files of a new run and starts the goroutine that writes them; with Options.Node only at the first
-// rank of the node. The caller closes the Log.
+// rank of the node. Other ranks of the node connect to the first in the background. A full disk is no error: the Log
+// drops lines until there is room. The caller closes the Log.
 func Create(ctx context.Context, opt Options) (*Log, error) {
 	if opt.fs == nil {
 		opt.fs = vfs.OrOS(vfs.From(ctx))
@@ -96,10 +97,11 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 	return l, nil
 }
 
-// Emit logs an event that happens now.
+// Emit logs an event that happens now. It waits for no disk. If 4096 events wait already, it drops the event and counts
+// it in Event.Lost of the next.
 func (l *Log) Emit(e Event) { l.EmitAt(time.Now(), e) }
 
-// EmitAt logs an event at t, which must be of this process's clock.
+// EmitAt logs an event at t, which must be a time.Now of this process; see Emit.
 func (l *Log) EmitAt(t time.Time, e Event) {
 	if l == nil {
 		return
@@ -168,7 +170,8 @@ func (l *Log) Flush(ctx context.Context) {
 	}
 }
 
-// Close writes the remaining events, syncs and closes the file. It may be called again.
+// Close writes the remaining events, syncs and closes the file. It waits for the disk. The error is that of the last
+// lines, if they could not be written. It may be called again.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil

@@ -27,7 +27,7 @@ var (
 	partForm = regexp.MustCompile(`^(rank|node)-(\d{6,8})\.(\d{1,6})\.jsonl$`)
 )
 
-// Runs lists the runs whose logs a directory has, ascending; none without a directory.
+// Runs lists the runs whose logs a directory has, ascending; none if the directory is missing. It reads names only.
 func Runs(ctx context.Context, dir string) ([]int, error) {
 	list, err := vfs.OrOS(vfs.From(ctx)).ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,8 +47,8 @@ func Runs(ctx context.Context, dir string) ([]int, error) {
 	return runs, nil
 }
 
-// Prune removes logs of old runs: logs of the given ranks, and of nodes with such a first rank. The last log takes its
-// directory with it.
+// Prune removes logs of runs that are at least 100 older than run: logs of the given ranks, and of nodes with such a
+// first rank. The last log takes its directory with it. dir is the directory of the runs.
 func Prune(ctx context.Context, dir string, run int, ranks ...int) error {
 	fsys := vfs.OrOS(vfs.From(ctx))
 	runs, err := Runs(ctx, dir)

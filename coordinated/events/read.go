@@ -95,9 +95,9 @@ func readLine(in *bufio.Reader) (line []byte, whole bool, err error) {
 	return nil, false, err
 }
 
-// ReadDir reads all logs of a directory of runs, or of a checkpoint directory
-// that has one, in order of run and rank. Files that are no logs are returned
-// as problems. Only the newest most runs are read; 0 means all.
+// ReadDir reads all logs of a directory of runs, or of a checkpoint directory that has one, in order of run and rank.
+// Files that are no logs are returned as problems. Only the newest most runs are read; 0 means all. Without logs the
+// error is a *NoLogError. Cost: it holds all events of those runs in memory.
 func ReadDir(ctx context.Context, dir string, most int) (logs []RankLog, problems []error, err error) {
 	fsys := vfs.OrOS(vfs.From(ctx))
 	root, runs, err := findRuns(ctx, dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
 
-// Job has holdfast run's knowledge of all ranks. All methods may be called by any goroutine.
+// Job holds the reports on all ranks, for holdfast run. All methods may be called by any goroutine.
 type Job struct {
 	began    time.Time
 	patience time.Duration
@@ -36,12 +36,13 @@ const (
 	pollersWait = 10
 )
 
-// New returns a job without any report.
+// New returns a job without any report. patience is the time without progress after which ranks that wait for each
+// other count as deadlocked, at least two seconds. It is ten times as long if one of them polls.
 func New(patience time.Duration) *Job {
 	return &Job{began: time.Now(), patience: max(patience, quick)}
 }
 
-// Take takes in a node's report on its ranks.
+// Take adds a node's report on its ranks, in place of the one before.
 func (j *Job) Take(ranks []Rank) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -72,7 +73,7 @@ func (j *Job) inFlight() uint64 {
 	return sent - min(sent, received) // nodes are looked at one after the other
 }
 
-// Look judges the reports, and returns a text about a deadlock, once.
+// Look judges the reports at a time, and returns a description of a deadlock, once for each; else an empty text.
 func (j *Job) Look(now time.Time) (said string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

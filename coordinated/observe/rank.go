@@ -27,7 +27,7 @@ type Rank struct {
 	Receives uint64            // most that were pending at one moment
 }
 
-// Page is a program's report on one rank, in memory that it shares.
+// Page is a program's report on one rank, in memory that it shares. Its methods read that memory and do not wait.
 type Page interface {
 	Activity() endpoint.Activity
 	Polling() (last endpoint.Wait, polls uint64)
@@ -54,13 +54,14 @@ type Eye struct {
 // askEvery is the time between two questions for the obstacles to a checkpoint.
 const askEvery = time.Second
 
-// NewEye looks at a rank of size ranks.
+// NewEye returns an Eye for a rank of size ranks. program, node and daemon, a process ID, are for the report.
 func NewEye(p Page, rank, size int, program, node string, daemon int) *Eye {
 	return &Eye{page: p, since: time.Now(), rank: Rank{Size: size, Program: program,
 		RankStatus: job.RankStatus{Rank: rank, Node: node, Daemon: daemon}}}
 }
 
-// Look looks. With gone the process has ended, and it was the last look.
+// Look reads the page and returns a report on the rank. gone means that the process has ended: this is the last look.
+// At most once a second it asks the program for obstacles to a checkpoint; a later Look has the answer.
 func (e *Eye) Look(now time.Time, gone bool) Rank {
 	r := &e.rank
 	r.Over, r.Elsewhere = e.page.Over()

@@ -22,8 +22,8 @@ type Answers struct {
 	Ranks   func() []job.RankStatus
 }
 
-// Serve answers holdfast status of a directory until stop is called, at an interface or address as in control.Options.
-// It refuses a directory whose job answers.
+// Serve answers holdfast status of a directory until stop is called or ctx ends, at an interface or address as in
+// control.Options. It returns an error for a directory whose job answers already. stop waits for the service to end.
 func (j *Job) Serve(ctx context.Context, dir, iface string, log *slog.Logger) (stop func(), err error) {
 	return Serve(ctx, dir, iface, log, Answers{Job: "watched", Status: j.Status, Ranks: j.Ranks,
 		Request: func(context.Context, bool, bool) error {
@@ -31,7 +31,7 @@ func (j *Job) Serve(ctx context.Context, dir, iface string, log *slog.Logger) (s
 		}})
 }
 
-// Serve answers commands as Job.Serve does.
+// Serve answers commands that ask for a directory, as Job.Serve does, with the functions of a.
 func Serve(ctx context.Context, dir, iface string, log *slog.Logger, a Answers) (stop func(), err error) {
 	if err := outside.Answering(ctx, dir); err != nil {
 		return nil, err
