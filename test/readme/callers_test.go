@@ -8,11 +8,13 @@ import (
 	"testing"
 )
 
+// word is the statement of a comment which ranks make the call.
+var word = regexp.MustCompile(`\b(Collective|Local)\b`)
+
 // declared returns, for each call of a header, whether all ranks call it: Collective or Local, as the comment before it
 // says. Calls without a comment between them share one.
 func declared(header string) map[string]string {
 	found, kind := map[string]string{}, ""
-	word := regexp.MustCompile(`\b(Collective|Local)\b`)
 	commentOrCall := regexp.MustCompile(
 		`(?s)/\*(.*?)\*/|\n(?:static inline )?(?:int|const char \*|FILE \*) ?(hf_\w+)\(`)
 	for _, m := range commentOrCall.FindAllStringSubmatch(header, -1) {
@@ -43,7 +45,6 @@ func listed(page string) map[string]string {
 // ofFortran returns the same of a module.
 func ofFortran(module string) map[string]string {
 	found := map[string]string{}
-	word := regexp.MustCompile(`\b(Collective|Local)\b`)
 	call := regexp.MustCompile(`((?:\n *!.*)+)\n *(?:interface|subroutine|function|logical function) (hf_\w+)`)
 	for _, m := range call.FindAllStringSubmatch(module, -1) {
 		found[m[2]] = word.FindString(m[1])
