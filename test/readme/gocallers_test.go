@@ -41,7 +41,8 @@ func silent(source string) (names []string) {
 // TestGoCallers: go doc says of each call in the packages for users whether it is collective or local.
 func TestGoCallers(t *testing.T) {
 	source := map[string]string{} // by folder
-	for _, folders := range []string{"coordinated", "coordinated/*", "mpiwrap", "slurm"} {
+	for _, folders := range []string{"coordinated", "coordinated/*", "mpiwrap", "slurm", "gpustate", "gpustate/gpud",
+		"storage", "storage/checkpoints", "compat/*"} {
 		paths, err := filepath.Glob(filepath.Join(root, folders, "*.go"))
 		if err != nil || len(paths) < 10 {
 			t.Fatal(folders, paths, err)
