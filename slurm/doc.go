@@ -14,8 +14,8 @@
 // (CommandError).
 //
 // All calls are local: one process makes them, with or without MPI. As a rule a call of a Client runs one command,
-// which asks the controller once: let one rank call, not all. A command that only asks is run again, up to eight times, if a
-// signal of Slurm to the step has ended it.
+// which asks the controller once: let one rank call, not all. A command that only asks is run again, up to eight times,
+// if a signal of Slurm to the step has ended it.
 //
 // A Client may be shared by goroutines; it holds no state but its settings.
 package slurm
