@@ -1,7 +1,9 @@
 package epochs
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -39,7 +41,7 @@ func newCopy() *cobra.Command {
 			done, err := checkpoints.Copy(seen.over(cmd.Context()), dirs, to, e, jobs)
 			stop()
 			if err != nil {
-				return badIfCorrupt(cmd, err, asJSON)
+				return badIfCorrupt(cmd, ofTarget(err, to), asJSON)
 			}
 			out := cmd.OutOrStdout()
 			switch {
@@ -90,6 +92,16 @@ func epochToCopy(cmd *cobra.Command, dirs []string, epoch string) (e storage.Epo
 		}
 	}
 	return e, bytes, nil
+}
+
+// ofTarget names the flag, not the level, in the error of a place to copy to that cannot be used.
+func ofTarget(err error, to string) error {
+	var place *storage.DirError
+	if !errors.As(err, &place) || place.Dir != to && place.Dir != filepath.Clean(to) {
+		return err
+	}
+	place.Level = ""
+	return fmt.Errorf("--to: %w", err)
 }
 
 // badIfCorrupt ends a verb with cli.Bad if its epoch is damaged or incomplete.

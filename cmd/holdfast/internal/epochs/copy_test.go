@@ -20,6 +20,7 @@ import (
 func TestCopyVerb(t *testing.T) {
 	local, global := jobDirs(t)
 	url, site := fakes3.Start(t, &fakes3.Server{}), filepath.Join(t.TempDir(), "site")
+	missing := filepath.Join(site, "a", "b")
 	before := tree(t, local)
 	for _, c := range []struct {
 		args string
@@ -36,7 +37,8 @@ func TestCopyVerb(t *testing.T) {
 		{"copy " + local + " --to " + site + " -e 4", cli.NoLook, "no epoch 4"},
 		{"copy " + local + " --to " + site + " -e 0", cli.NoLook, "neither a number"},
 		{"copy " + local + " --to " + site + " --jobs 0", cli.NoLook, "--jobs 0: want more than 0"},
-		{"copy " + local + " --to " + filepath.Join(site, "a", "b"), cli.NoLook, "create it"},
+		{"copy " + local + " --to " + missing, cli.NoLook, "--to: directory " + missing + " cannot be used: "},
+		{"copy " + local + " --to " + missing + "/", cli.NoLook, "(create it, mount it, or correct the path)"},
 		{"copy " + local, cli.NoLook, "to"},
 	} {
 		code, out, errs := run(t, strings.Fields(c.args)...)

@@ -40,7 +40,7 @@ func newFlush() *cobra.Command {
 			}
 			stop()
 			if err != nil {
-				return err
+				return ofTarget(err, to)
 			}
 			if asJSON {
 				return cli.JSONLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})

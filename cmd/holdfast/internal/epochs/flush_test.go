@@ -31,6 +31,11 @@ func TestFlushVerb(t *testing.T) {
 	if code, _, errs := run(t, "flush", local); code != cli.NoLook || !strings.Contains(errs, "to") {
 		t.Errorf("without --to: got exit code %d, %q", code, errs)
 	}
+	missing := filepath.Join(t.TempDir(), "a")
+	if code, _, errs := run(t, "flush", local, "--to", missing); code != cli.NoLook ||
+		!strings.Contains(errs, "--to: directory "+missing+" cannot be used: ") {
+		t.Errorf("to a missing directory: got exit code %d, %q", code, errs)
+	}
 }
 
 func TestSalvageVerb(t *testing.T) {
