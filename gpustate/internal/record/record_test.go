@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"hash/crc32"
 	"reflect"
@@ -176,9 +177,18 @@ func TestNewerVersion(t *testing.T) {
 	}
 }
 
-// TestVersion1 reads a record as version 0.1 of the library wrote it.
+// version1 is a record as release 0.1 wrote it.
+const version1 = "48464750554f424a01000000200463756461000004483230300003677075000005736d5f393000808080010001041001" +
+	"0101780100804000000000000000000f0302017000016b052d444e3d310000140403016b02016b020101000004000004" +
+	"07000000080504017100000028d87fe534"
+
+// TestVersion1 reads a record of version 1.
 func TestVersion1(t *testing.T) {
-	r, err := Decode(documentedBytes(t, "version 1"))
+	b, err := hex.DecodeString(version1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Decode(b)
 	if err != nil {
 		t.Fatal(err)
 	}
