@@ -91,11 +91,13 @@ type Options struct {
 	// Interval is the time from the end of a checkpoint to the next request; 0 means never. MTBF is the mean time
 	// between failures of the whole job. Daly's formula then computes the interval from it and the measured cost. It
 	// overrides Interval. If both are 0 in Options of FromEnv, and the user has not switched them off, MTBF is 24
-	// hours. Deadline is when the job will be ended. If both are set, a final checkpoint is requested DeadlineLead
-	// before it, or when half of the time left at Open is over, whichever is later.
+	// hours.
 	Interval, MTBF time.Duration
-	Deadline       time.Time
-	DeadlineLead   time.Duration
+	// Deadline is the time at which the job will be ended; zero means unknown. Options of FromEnv ask Slurm for it. A
+	// final checkpoint is requested DeadlineLead before it, or when half of the time left at Open is over, whichever
+	// is later. If DeadlineLead is 0, Deadline requests none.
+	Deadline     time.Time
+	DeadlineLead time.Duration
 	// Grace is how long after TERM the process is killed; 0 means unknown. The time that is left, of Grace or until
 	// Deadline, decides whether a final checkpoint is copied to Global.
 	Grace time.Duration
@@ -148,7 +150,9 @@ type Options struct {
 	// Device is the selection of the configuration, for gpustate.Open. The library itself opens no device.
 	Device gpustate.Select
 
-	// Interface and PeerTimeout are the network interface and the time-out of the control plane.
+	// Interface is the network interface ("eth0") or address of the control plane. Empty means the fast network if all
+	// nodes have it, else the first interface that is up; the loopback device if all ranks are on one node.
+	// PeerTimeout is the silence after which a neighbour in the control tree is lost; 0 means 15 s.
 	Interface   string
 	PeerTimeout time.Duration
 	// Fanout is the number of children in the control tree; 0 means 8.

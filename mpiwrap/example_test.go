@@ -105,6 +105,26 @@ func ExampleAllreduce() {
 	// Output: 1
 }
 
+// The ranks compute while their sum is made: sum and part are the library's until Wait.
+func ExampleIallreduce() {
+	ranks(4, func(world *mpiwrap.Comm) error {
+		part, sum := []float64{float64(world.Rank())}, make([]float64, 1)
+		req, err := mpiwrap.Iallreduce(world, sum, part, mpiwrap.Sum)
+		if err != nil {
+			return err
+		}
+		square := world.Rank() * world.Rank() // other work
+		if _, err := req.Wait(); err != nil {
+			return err
+		}
+		if world.Rank() == 3 {
+			fmt.Println(sum[0], square)
+		}
+		return nil
+	})
+	// Output: 6 9
+}
+
 // Rank r contributes r+1 numbers.
 func ExampleGatherv() {
 	ranks(3, func(world *mpiwrap.Comm) error {
