@@ -154,8 +154,8 @@ var amountKeys = config.In("how much is kept and used",
 		config.Bytes(func(o *Options) *int64 { return &o.FlushRate })),
 	config.Key("max_pool", "no limit", "limit for the host memory of captures, in bytes a rank",
 		config.Bytes(func(o *Options) *int64 { return &o.MaxPool })),
-	config.Key("max_shadow", "all that is free, half of it in C", "limit for the device memory of captures, in bytes a device; none: "+
-		"copy to the host while the program waits",
+	config.Key("max_shadow", "all that is free, half of it in C", "limit for the device memory of captures, in "+
+		"bytes a device; none: copy to the host while the program waits",
 		config.Checked("a size such as 8GiB, or none", setMaxShadow)),
 	config.Key("max_mailbox", "half of the available memory", "limit for messages in flight at a cut, in bytes a "+
 		"rank; a cut that needs more fails",
