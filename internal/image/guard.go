@@ -42,7 +42,7 @@ const (
 
 // guarded runs the command in a guard. The processes that it makes are stopped.
 func (c *command) guarded(self []string, tree []int) (g *guard, err error) {
-	numbers := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(tree), "[]")), ",")
+	numbers := strings.ReplaceAll(strings.Trim(fmt.Sprint(tree), "[]"), " ", ",")
 	args := append(append(self[1:len(self):len(self)], numbers, c.dir, c.Path), c.args...)
 	g = &guard{tree: tree, process: -1}
 	in, to, err := os.Pipe()

@@ -367,20 +367,12 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 
 // unchanged checks that CRIU has written the processes that were there before.
 func unchanged(dir string, tree []int) error {
-	cores, err := filepath.Glob(filepath.Join(dir, "core-*.img"))
-	if err != nil {
-		return err
-	}
-	written := map[string]bool{} // CRIU has one for each thread
-	for _, c := range cores {
-		written[filepath.Base(c)] = true
-	}
-	made, err := filepath.Glob(filepath.Join(dir, "ids-*.img"))
 	for _, pid := range tree {
-		if !written[fmt.Sprintf("core-%d.img", pid)] {
+		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("core-%d.img", pid))); err != nil {
 			return fmt.Errorf("process %d has ended meanwhile", pid)
 		}
 	}
+	made, err := filepath.Glob(filepath.Join(dir, "ids-*.img")) // CRIU has a core for each thread
 	if err == nil && len(made) > len(tree) {
 		return errors.New("it has started processes meanwhile")
 	}
