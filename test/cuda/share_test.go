@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // What the program of two processes says, with the moments at which both wait.
@@ -156,14 +158,20 @@ func TestShareKilled(t *testing.T) {
 	s := pausable(filepath.Join(t.TempDir(), "usage")).share(t)
 	s.until("opened")
 	user := s.user(t)
+	process, err := unix.PidfdOpen(user.pid(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(process)
 	if err := user.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for { // the kernel closes what it had
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", user.pid()))
-		if err != nil || strings.Contains(string(b), ") Z") {
-			break
-		}
+	// Its first thread is a zombie before the others have closed what all have open: a pidfd waits for the last one.
+	for err = unix.EINTR; err == unix.EINTR; {
+		_, err = unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	if err := paused(t, &s.running); err != nil {
 		t.Error(err)
