@@ -14,11 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"golang.org/x/sys/unix"
 )
 
 // Options say how an image is taken.
@@ -158,11 +160,11 @@ func end(pid, process int) error {
 // awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free.
 func awaitFree(pid int, any bool) (free bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		b, err := os.ReadFile(proc(pid, "stat"))
+		p, err := child.Look(pid)
 		if err != nil {
 			return true
 		}
-		if i := strings.LastIndexByte(string(b), ')'); !any && (i < 0 || !strings.HasPrefix(string(b[i:]), ") Z")) {
+		if !any && !p.Ended {
 			return false // it lives
 		}
 	}

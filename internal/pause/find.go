@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // Find returns the processes that can be paused, of the given ones and all that these have started: for the process
@@ -64,18 +66,9 @@ func parents() map[int]int {
 	of := map[int]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
 	for _, path := range stats {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		text := string(b)
-		var state string
-		var parent int
-		if _, err := fmt.Sscan(text[strings.LastIndexByte(text, ')')+1:], &state, &parent); err != nil {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
-			of[pid] = parent
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // a number
+		if p, err := child.Look(pid); err == nil {                // else it has ended
+			of[pid] = p.Parent
 		}
 	}
 	return of

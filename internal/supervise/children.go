@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 )
 
@@ -34,19 +36,16 @@ func (s *start) watchChildren() {
 	}
 }
 
-// noneLeft reports whether a process has children, and all of them are zombies.
+// noneLeft reports whether a process has children, and all of them have ended.
 func noneLeft(pid int) bool {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // one for each thread
 	zombies := 0
 	for _, list := range lists {
 		b, _ := os.ReadFile(list) // a thread that has ended has none
-		for child := range bytes.FieldsSeq(b) {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", child))
-			if err != nil {
-				return false // it was collected just now
-			}
-			if i := bytes.LastIndex(stat, []byte(") ")); !bytes.HasPrefix(stat[i+2:], []byte("Z")) {
-				return false
+		for number := range bytes.FieldsSeq(b) {
+			pid, _ := strconv.Atoi(string(number)) // a number
+			if p, err := child.Look(pid); err != nil || !p.Ended {
+				return false // it lives, or was collected just now
 			}
 			zombies++
 		}

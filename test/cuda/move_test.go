@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 )
 
@@ -135,8 +136,8 @@ func (r *running) holders() (pids []int) {
 }
 
 func alive(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(b), ") Z")
+	p, err := child.Look(pid)
+	return err == nil && !p.Ended
 }
 
 // TestMoveKilled ends the process that holds the memory, the program, or the tool, behind each step of a move. While

@@ -1,7 +1,6 @@
 package opencl
 
 import (
-	"bytes"
 	"flag"
 	"math/rand/v2"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 var (
@@ -146,17 +147,15 @@ func workerOf(t *testing.T, server int) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newest, started := 0, -1 // numbers of processes come around again, times do not
+	newest, started := 0, uint64(0) // numbers of processes come around again, times do not
 	for _, dir := range list {
-		stat, _ := os.ReadFile(dir + "/stat") // it may have ended
-		_, rest, _ := bytes.Cut(stat, []byte(") "))
-		fields := strings.Fields(string(rest)) // the state is the first, the parent the second
-		if len(fields) < 20 || fields[0] == "Z" || fields[1] != strconv.Itoa(server) {
+		pid, _ := strconv.Atoi(filepath.Base(dir)) // a number
+		p, err := child.Look(pid)
+		if err != nil || p.Ended || p.Parent != server { // it may have ended
 			continue
 		}
-		if at, _ := strconv.Atoi(fields[19]); at > started {
-			newest, _ = strconv.Atoi(filepath.Base(dir))
-			started = at
+		if p.Started > started {
+			newest, started = pid, p.Started
 		}
 	}
 	if newest == 0 {

@@ -1,7 +1,6 @@
 package level
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,12 +10,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
@@ -330,7 +329,8 @@ func (d *Dir) Unlock(l *format.Lock) error {
 var ThisProcess = sync.OnceValue(func() format.Process {
 	p := format.Process{PID: os.Getpid()}
 	p.Node, _ = os.Hostname()
-	p.Started, _ = startOf(p.PID)
+	self, _ := child.Look(p.PID)
+	p.Started = self.Started
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, serr := os.Readlink("/proc/self/ns/pid")
 	if err == nil && serr == nil && p.Started != 0 {
@@ -345,27 +345,9 @@ func ended(p *format.Process) bool {
 	if p.Machine == "" || p.Machine != ThisProcess().Machine {
 		return false
 	}
-	started, err := startOf(p.PID)
+	is, err := child.Look(p.PID)
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 	}
-	return started != p.Started
-}
-
-// startOf reads when a process started. A zombie has ended.
-func startOf(pid int) (uint64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	// The name, in parentheses, may hold anything.
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	const state, start = 0, 19
-	if len(fields) <= start {
-		return 0, errors.New("short stat")
-	}
-	if fields[state] == "Z" || fields[state] == "X" {
-		return 0, os.ErrNotExist
-	}
-	return strconv.ParseUint(fields[start], 10, 64)
+	return is.Ended || is.Started != p.Started
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 )
@@ -124,11 +125,11 @@ func TestProcessEnded(t *testing.T) {
 		t.Fatalf("this process is %+v, gone %v", p, ended(&p))
 	}
 	p.PID = cmd.Process.Pid
-	started, err := startOf(p.PID)
+	sleep, err := child.Look(p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Started = started; ended(&p) {
+	if p.Started = sleep.Started; ended(&p) {
 		t.Error("a live process is gone")
 	}
 	if err := cmd.Process.Kill(); err != nil {
