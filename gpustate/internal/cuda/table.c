@@ -362,9 +362,16 @@ int32_t hfcu_copy(hfcu_cmd c, dptr d, dptr from, size_t n)
 	COMMAND(c, hfcu_cuMemcpyDtoDAsync_v2(d, from, n, c.stream));
 }
 
+// hfcu_copy_peer copies over NVLink or PCIe where the devices reach each other.
+// The driver goes through the host until the access is enabled, and where that
+// is refused.
 int32_t hfcu_copy_peer(hfcu_cmd c, dptr d, dptr from, hnd fromctx, size_t n)
 {
-	COMMAND(c, hfcu_cuMemcpyPeerAsync(d, c.ctx, from, fromctx, n, c.stream));
+	int32_t rc = begin(&c);
+	if (rc)
+		return rc;
+	(void)hfcu_cuCtxEnablePeerAccess(fromctx, 0); // enabled already, by the program too
+	return end(&c, hfcu_cuMemcpyPeerAsync(d, c.ctx, from, fromctx, n, c.stream));
 }
 
 int32_t hfcu_marker(hfcu_cmd c)

@@ -38,6 +38,7 @@ typedef struct {
 	X(cuCtxGetCurrent, (hnd *ctx), (ctx))                                      \
 	X(cuCtxGetDevice, (int *dev), (dev))                                       \
 	X(cuCtxSynchronize, (void), ())                                            \
+	X(cuCtxEnablePeerAccess, (hnd peer, unsigned flags), (peer, flags))        \
 	X(cuMemGetAddressRange_v2, (dptr *base, size_t *n, dptr p), (base, n, p))  \
 	X(cuPointerGetAttribute, (void *v, int what, dptr p), (v, what, p))        \
 	X(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, greatest)) \
