@@ -201,9 +201,9 @@ test-slurm:
 # Each test runs once, whole, without the race detector. A tenth of the packages that the detector is of use for run
 # besides with it and with invariants, -short: the commit says which tenth; make race runs all of them. NO_RACE has the
 # others: the package starts programs that were built without the detector, or does one thing at a time
-# (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). staticcheck sees a tenth too, and make lint has
-# all; the rest of lint is whole, go vet too. sort has the packages that take longest come first. Programs are
-# compiled (BARE) and linked without what debuggers alone read: that takes an eighth of the time of the compiler and
+# (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). A tenth of the commits have staticcheck and revive,
+# and make lint always; the rest of lint runs each time. sort has the packages that take longest come first. Programs
+# are compiled (BARE) and linked without what debuggers alone read: that takes an eighth of the time of the compiler and
 # half of that of the linker.
 BARE = -gcflags=all=-dwarf=false
 TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
@@ -223,7 +223,8 @@ PACKAGES = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{e
 of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
 but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
 space := $() $()
-TENTH = awk 'NR % 10 == part' part=$$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 10)) -
+PART = $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 10))
+TENTH = awk 'NR % 10 == part' part=$(PART) -
 
 # Simulated file systems make much garbage in small heaps, which is collected less often than usual.
 test-ranks:
@@ -235,7 +236,7 @@ test-programs:
 test-raced:
 	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(TENTH))
 test-linted:
-	@sh scripts/lint.sh $(GO) $$($(PACKAGES) | $(TENTH))
+	@sh scripts/lint.sh $(GO) $$([ $(PART) = 0 ] || echo quick)
 test-bench: # make race has its packages with the detector
 	cd bench && $(TEST) -p 1 ./...
 test-abi:

@@ -1,10 +1,9 @@
 #!/bin/sh
 # Formatting of Go and C, length of lines, plain words, go vet, staticcheck, doc comments (revive) and shellcheck over
-# all that git knows. staticcheck takes longest by far: with packages given it looks at these alone.
-# usage: lint.sh [go command [package...]]
+# all that git knows. quick leaves out staticcheck and revive, which take longest: to compile alone a minute of a core.
+# usage: lint.sh [go command [quick]]
 set -eu
-go=${1:-go}
-[ $# = 0 ] || shift
+go=${1:-go} quick=${2:-}
 cd "$(dirname "$0")/.."
 
 sources=$(git ls-files -co --exclude-standard '*.go' | while read -r f; do
@@ -37,15 +36,17 @@ fi
 # Words that have to be read twice, in pages and comments: test/words names the place and the remedy.
 "$go" run ./test/words
 
-staticcheck=$("$go" tool -n staticcheck)
-revive=$("$go" tool -n revive)
-rules=$PWD/scripts/revive.toml
-# staticcheck spends a third of its time on collecting garbage otherwise.
 for module in . bench; do
-	(cd "$module" && "$go" vet ./... && "$revive" -config "$rules" ./...)
+	(cd "$module" && "$go" vet ./...)
 done
-GOGC=300 "$staticcheck" "${@:-./...}"
-[ $# != 0 ] || (cd bench && GOGC=300 "$staticcheck" ./...)
+if [ -z "$quick" ]; then
+	staticcheck=$("$go" tool -n staticcheck)
+	revive=$("$go" tool -n revive)
+	rules=$PWD/scripts/revive.toml
+	for module in . bench; do # staticcheck spends a third of its time on collecting garbage otherwise
+		(cd "$module" && "$revive" -config "$rules" ./... && GOGC=300 "$staticcheck" ./...)
+	done
+fi
 
 if command -v shellcheck >/dev/null 2>&1; then
 	git ls-files -co --exclude-standard '*.sh' .ci/run | xargs -r shellcheck
