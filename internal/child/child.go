@@ -1,4 +1,4 @@
-// Package child starts processes in groups of their own, ends them and reaps them. Look says whether others live.
+// Package child starts processes in groups of their own, ends them and reaps them. Look describes others.
 package child
 
 import (
