@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +58,30 @@ func TestAllowed(t *testing.T) {
 		if c.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", r, err, c.want)
 		}
+	}
+}
+
+// TestInUse: a number is in use as long as a process of a group has it, also when its own process has ended.
+func TestInUse(t *testing.T) {
+	leader := exec.Command("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
+	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := leader.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := leader.Process.Pid // of its group now
+	other, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !inUse(number) || !inUse(os.Getpid()) {
+		t.Errorf("the number %d of a group, or %d of this process, is free", number, os.Getpid())
+	}
+	if err := syscall.Kill(other, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if !awaitFree(number, true) {
+		t.Errorf("the number %d of a group that has ended is in use", number)
 	}
 }
 

@@ -369,9 +369,10 @@ func (r *record) allowed(truncate bool) error {
 	return nil
 }
 
+// nameOf names the process with a number.
 func nameOf(pid int) string {
 	b, _ := os.ReadFile(proc(pid, "comm")) // it may have ended
-	return strings.TrimSpace(string(b))
+	return cmp.Or(strings.TrimSpace(string(b)), "it has ended, and others are of its group or session")
 }
 
 // newer compares releases of the kernel by their first two numbers.

@@ -160,15 +160,26 @@ func end(pid, process int) error {
 // awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free.
 func awaitFree(pid int, any bool) (free bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		p, err := child.Look(pid)
-		if err != nil {
+		if !inUse(pid) {
 			return true
 		}
-		if !any && !p.Ended {
+		if p, err := child.Look(pid); err == nil && !any && !p.Ended {
 			return false // it lives
 		}
 	}
 	return false
+}
+
+// inUse reports whether the kernel has a number for anything: a process, a thread, a group or a session. /proc does
+// not show the last two, nor a thread that has ended and still holds its number.
+func inUse(number int) bool {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETOWN, number) // the kernel looks the number up
+	return !errors.Is(err, unix.ESRCH)
 }
 
 // settled returns a process and all that it has started, and those among them that use OpenCL. It waits up to 5 s for
