@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,7 +20,8 @@ import (
 )
 
 // guard is a process that starts CRIU and stays until the program that CRIU has made runs, or is given up. So nothing
-// stays behind where this command is killed. It may stay longer, until the program has ended.
+// stays behind where this command is killed. It may stay longer, until the program has ended. Where it is killed itself,
+// this command ends CRIU and the program.
 type guard struct {
 	cmd     *child.Process
 	to      *os.File
@@ -56,6 +59,11 @@ func (c *command) guarded(self []string, tree []int) (g *guard, err error) {
 	}
 	defer from.Close()
 	g.to = to
+	// CRIU, and what it has begun, are this process's children when the guard has been killed.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, errors.Join(err, to.Close())
+	}
+	defer func() { err = errors.Join(err, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)) }()
 	cmd := exec.Command(self[0], args...)
 	cmd.ExtraFiles = append([]*os.File{in, out}, c.files...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -71,7 +79,12 @@ func (c *command) guarded(self []string, tree []int) (g *guard, err error) {
 		err = errors.New(cmp.Or(line, "the process that starts CRIU has ended"))
 	}
 	if err != nil {
-		return nil, errors.Join(err, g.leave(""))
+		err = errors.Join(err, g.leave(""))
+		killChildren(func(pid int) bool {
+			p := pause.ProgramOf(pid)
+			return slices.Contains(tree, pid) || p == "criu" || p == filepath.Base(c.Path)
+		})
+		return nil, err
 	}
 	return g, nil
 }
@@ -117,7 +130,7 @@ func Guard(args []string) error {
 		tree = append(tree, pid)
 	}
 	in, out := os.NewFile(guardIn, "in"), os.NewFile(guardOut, "out")
-	c := &command{CRIU{Path: args[2]}, args[1], args[3:], nil}
+	c := &command{CRIU: CRIU{Path: args[2]}, dir: args[1], args: args[3:]}
 	for range countInherited(args) {
 		c.files = append(c.files, os.NewFile(uintptr(guardFiles+len(c.files)), "program's end"))
 	}
@@ -130,7 +143,7 @@ func Guard(args []string) error {
 		return err
 	}
 	if err := c.run(); err != nil {
-		killChildren()
+		killChildren(func(int) bool { return true })
 		_, werr := fmt.Fprintln(out, strings.ReplaceAll(err.Error(), "\n", " "))
 		return werr
 	}
@@ -161,12 +174,17 @@ func Guard(args []string) error {
 	return errors.Join(made.signal(unix.SIGKILL), os.RemoveAll(c.dir))
 }
 
-// killChildren kills and reaps the leftovers of a CRIU that was killed: a process that is not whole yet is then this
-// process's child.
-func killChildren() {
-	for _, pid := range pause.Children(os.Getpid()) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		_, _ = syscall.Wait4(pid, nil, 0, nil)
+// killChildren kills and reaps children of this process, and what they leave: the leftovers of a CRIU that was killed.
+func killChildren(which func(pid int) bool) {
+	for found := true; found; {
+		found = false
+		for _, pid := range pause.Children(os.Getpid()) {
+			if which(pid) {
+				found = true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				_, _ = syscall.Wait4(pid, nil, 0, nil)
+			}
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // large n needs: nothing is killed then.
 type step struct {
 	name   string
-	victim string // command, helper, CRIU; or the one is killed while CRIU is there
+	victim string // command, helper, guard, CRIU; or the one is killed while CRIU is there
 	call   string
 	n      int
 	path   string // PID is the program's, EPOCH that of the image
@@ -60,14 +60,20 @@ var restoreSteps = []step{
 	{"has its folder", "command", "flock", 1, "", "", false},
 	{"has unpacked", "command", "socketpair", 1, "", "", false},
 	{"begins", "CRIU", "openat", 1, "", "", false},
+	{"begins", "guard" + inCRIU, "openat", 1, "", "", false},
 	{"is to make it", "CRIU", "openat", 1, "core-PID.img", "", false},
 	{"is to make it", "command" + inCRIU, "openat", 1, "core-PID.img", "", false},
+	{"is to make it", "guard" + inCRIU, "openat", 1, "core-PID.img", "", false},
 	{"has begun it", "CRIU", "openat", 1, "loginuid", "", false},
 	{"has made its threads", "CRIU", "futex", 6, "", "", false},
 	{"has made its threads", "command" + inCRIU, "futex", 6, "", "", false},
+	{"has made its threads", "guard" + inCRIU, "futex", 6, "", "", false},
 	{"leaves it", "CRIU", "ptrace", 50, "", "", false},
 	{"ends", "CRIU", "openat", 1, "stats-restore", "", false},
 	{"ends", "command" + inCRIU, "openat", 1, "stats-restore", "", false},
+	{"ends", "guard" + inCRIU, "openat", 1, "stats-restore", "", false},
+	{"has it made", "guard", "pidfd_open", 1, "", "", false},
+	{"has it run", "guard", "pidfd_send_signal", 1, "", "", false},
 	{"has it made", "command", "openat", 1, "/proc/PID/maps", "", false},
 	{"is to attach", "command", "pidfd_getfd", 1, "", "", false},
 	{"attaches", "helper", "execve", 1, "/proc/self/exe", "", false},
@@ -111,10 +117,15 @@ func (p *imaged) kill(s *step, env []byte, args ...string) (text string, killed 
 	program := []string{filepath.Join(built.dir, "holdfast")}
 	var helper *exec.Cmd // strace of it
 	switch {
-	case there || victim == "CRIU":
-		script := fmt.Sprintf("#!/bin/sh\n[ $1 != --version ] || exec %s $1\necho $$ >criu-pid\nexec %s %s \"$@\"\n",
-			p.criu, strings.Join(s.under(p, signal, saw), " "), p.criu)
-		p.l.executable("criu", script)
+	case there || victim == "CRIU" || victim == "guard":
+		begin := "exec " + strings.Join(s.under(p, signal, saw), " ")
+		if victim == "guard" && !there { // all its threads are traced before CRIU begins
+			u := s.under(p, signal, saw)
+			begin = "(" + u[0] + " " + strings.Join(u[2:], " ") + " -f -p $PPID >strace-said 2>&1 &)\n" +
+				"while grep -q 'TracerPid:.0$' /proc/$PPID/task/*/status; do :; done\nexec"
+		}
+		p.l.executable("criu", fmt.Sprintf("#!/bin/sh\n[ $1 != --version ] || exec %s $1\necho $$ >criu-pid\n"+
+			"%s %s \"$@\"\n", p.criu, begin, p.criu))
 		args[4] = filepath.Join(p.l.dir, "criu")
 	case victim == "command" || s.call == "execve":
 		program = append(append(s.under(p, signal, saw), "-f", "-b", "execve"), program...)
@@ -160,8 +171,11 @@ func (p *imaged) kill(s *step, env []byte, args ...string) (text string, killed 
 	}
 	if there {
 		who := c.Process.Pid
-		if victim == "helper" {
+		switch victim {
+		case "helper":
 			who = p.helper(env)
+		case "guard":
+			who = find(t, env, "\x00image-guard\x00")
 		}
 		_ = syscall.Kill(who, syscall.SIGKILL)
 		b, err := os.ReadFile(filepath.Join(p.l.dir, "criu-pid"))
