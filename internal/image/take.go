@@ -57,8 +57,12 @@ func JobOf(program string) string { return jobPrefix + program }
 // IsJob reports whether the epochs of a job are images.
 func IsJob(job string) bool { return strings.HasPrefix(job, jobPrefix) }
 
-// errNoOpenCL is the error if no process below one has a helper.
 var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl, nor has it started one")
+
+// Programs returns those that use OpenCL of a process and all that it has started. There is one, or an error.
+func Programs(pid int) ([]int, error) {
+	return pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid})
+}
 
 // Take takes an image of a process and of all that it has started, and commits it. After an error, and without Kill,
 // they go on.
@@ -186,7 +190,7 @@ func inUse(number int) bool {
 // the helpers of those that have begun with it.
 func settled(pid int) (tree, served []int, err error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if served, err = pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid}); err != nil {
+		if served, err = Programs(pid); err != nil {
 			return nil, nil, err
 		}
 		tree = pause.Tree(pid)

@@ -286,3 +286,30 @@ func TestImageRefusals(t *testing.T) {
 	p.mustImage("--restore", "--truncate", "--device", another)
 	p.checkCount(p.end())
 }
+
+// TestImageOfChangingTree: an image is refused by name if a process of the program has started another one, or has
+// ended, when CRIU saves them. The program goes on.
+func TestImageOfChangingTree(t *testing.T) {
+	criu := criuForTests(t)
+	l := newPoCLLab(t)
+	held := filepath.Join(built.dir, "held") + " 1000000000 never"
+	p := l.startImaged(criu, "round 0", "sh", "-c", "trap 'sleep 600 & echo $! >more' USR1; sleep 600 & echo $! >child; "+
+		held+" & "+held+" >other & while :; do wait; done")
+	t.Cleanup(func() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) })
+	other := &imaged{l: l, out: filepath.Join(l.dir, "other"), errs: p.errs}
+	other.await("the other one did not begin", func() bool { return strings.Contains(other.text(), "round 0") })
+	for _, c := range []struct{ change, want string }{
+		{fmt.Sprintf("kill -USR1 %d; while [ ! -s more ]; do :; done", p.pid), "it has started processes meanwhile"},
+		{"read n <child; kill -9 $n; while kill -0 $n 2>&-; do :; done", " has ended meanwhile"},
+	} {
+		l.executable("criu", "#!/bin/sh\n[ $1 = --version ] || { "+c.change+"; } >&-\nexec "+criu+" \"$@\"\n")
+		p.criu = filepath.Join(l.dir, "criu")
+		before := len(other.text())
+		if out, err := p.image(p.take()...); err == nil || !strings.Contains(out, c.want) {
+			t.Errorf("got %v, %s, want %q", err, out, c.want)
+		}
+		p.await("it does not go on", func() bool { return len(other.text()) > before })
+	}
+	p.criu = criu
+	p.mustImage(p.take()...)
+}

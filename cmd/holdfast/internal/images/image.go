@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/image"
-	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -26,8 +25,6 @@ var help = verb.Help(texts)
 
 // Commands returns the verbs.
 func Commands() []*cobra.Command { return []*cobra.Command{newImage(), newImageGuard()} }
-
-var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl")
 
 // imageRow is an image that was taken, or a program that was started from one.
 type imageRow struct {
@@ -116,17 +113,13 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 	if err != nil {
 		return err
 	}
-	served, err := pause.FindAt(opencl.DoorPrefix, errNoOpenCL, pids)
+	pid := pids[0]
+	served, err := image.Programs(pid)
 	if err != nil {
 		return err
 	}
-	pid := pids[0]
-	switch {
-	case len(served) == 1 && len(pause.Children(served[0])) == 0:
+	if len(served) == 1 && len(pause.Children(served[0])) == 0 {
 		pid = served[0]
-	case len(pids) > 1:
-		return fmt.Errorf("processes %v have started %d OpenCL programs: an image is of one process and all that it "+
-			"has started", pids, len(served))
 	}
 	o.take.Dir = o.dir
 	program := pause.ProgramOf(pid) // which may end
