@@ -20,7 +20,7 @@ import (
 )
 
 // guard is a process that starts CRIU and stays until the program that CRIU has made runs, or is given up. So nothing
-// stays behind where this command is killed. It may stay longer, until the program has ended. Where it is killed itself,
+// stays behind where this command is killed. It may stay longer, until the program has ended. When it is killed itself,
 // this command ends CRIU and the program.
 type guard struct {
 	cmd     *child.Process

@@ -61,7 +61,7 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
-// TestInUse: a number is in use as long as a process of a group has it, also when its own process has ended.
+// TestInUse: a number is in use as long as a process of a group has it, even when its own process has ended.
 func TestInUse(t *testing.T) {
 	leader := exec.Command("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

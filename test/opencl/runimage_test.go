@@ -47,9 +47,7 @@ func (l *lab) runImaged(criu string, env []string, flags, program []string) *ima
 	}
 	l.t.Cleanup(func() {
 		_ = r.cmd.Process.Kill() // it may have ended
-		if pid := r.program(); pid != 0 {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
+		r.kill9()
 	})
 	return r
 }
@@ -67,6 +65,13 @@ func (r *imagedRun) program() int {
 		}
 	}
 	return 0
+}
+
+// kill9 kills all processes of the program.
+func (r *imagedRun) kill9() {
+	for pid := r.program(); pid != 0; pid = r.program() {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+	}
 }
 
 // says waits for a text in what the run says.
@@ -137,9 +142,7 @@ func TestRunImages(t *testing.T) {
 	_ = r.cmd.Process.Signal(syscall.SIGUSR1)
 	r.says("image 1: the program stood still")
 	r.computes()
-	for pid := r.program(); pid != 0; pid = r.program() {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-	}
+	r.kill9()
 	r.says("epoch 1 from global")
 	r.computes()
 	_ = r.cmd.Process.Signal(syscall.SIGTERM)
