@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // is reports whether a file is one that is open.
@@ -34,12 +36,13 @@ const filesImage = "files.img"
 
 var errFiles = errors.New(filesImage + " is not as CRIU writes it")
 
-// lengthen has CRIU take files that have grown as they are. A process that was at the end of one is at its new end.
+// lengthen has CRIU take files that have grown as they are. A process that writes at the end of one is at its new end;
+// one that reads goes on where it was.
 func lengthen(path string, files []file) error {
 	grown := map[string]file{}
 	for _, f := range files {
 		if st, err := os.Stat(f.Path); err == nil && st.Size() > f.Bytes {
-			grown[f.Path] = file{f.Path, st.Size()}
+			grown[f.Path] = file{Path: f.Path, Bytes: st.Size()}
 		}
 	}
 	if len(grown) == 0 {
@@ -58,6 +61,7 @@ func lengthen(path string, files []file) error {
 // Fields of CRIU's messages.
 const (
 	entryReg = 3 // of file_entry, a reg_file_entry
+	regFlags = 2
 	regPos   = 3
 	regName  = 6
 	regSize  = 8
@@ -94,9 +98,11 @@ func lengthened(b []byte, now map[string]file) ([]byte, error) {
 func regular(b []byte, now map[string]file) []byte {
 	var out []byte
 	var name string
-	var pos, size uint64
+	var flags, pos, size uint64
 	err := fields(b, func(f field) {
 		switch f.number {
+		case regFlags:
+			flags = f.value
 		case regPos:
 			pos = f.value
 			return
@@ -112,7 +118,7 @@ func regular(b []byte, now map[string]file) []byte {
 	if err != nil || !found {
 		return b
 	}
-	if pos == size {
+	if pos == size && flags&unix.O_ACCMODE != unix.O_RDONLY {
 		pos = uint64(f.Bytes)
 	}
 	return field{number: regPos, value: pos}.append(out)

@@ -46,11 +46,13 @@ func TestAllowed(t *testing.T) {
 		{func(r *record) { r.Kernel = "2.6.32" }, false, ""},
 		{func(r *record) { r.PID = os.Getpid() }, false, "another process has now"},
 		{func(r *record) { r.Numbers = []int{r.PID, os.Getpid()} }, false, "another process has now"},
-		{func(r *record) { r.Files = []file{{log, 10}} }, false, ""},
-		{func(r *record) { r.Files = []file{{log, 9}} }, false, "has grown"},
-		{func(r *record) { r.Files = []file{{log, 9}} }, true, ""},
-		{func(r *record) { r.Files = []file{{log, 11}} }, true, "has 10 bytes, and had 11"},
-		{func(r *record) { r.Files = []file{{log + "x", 11}} }, true, "is not there"},
+		{func(r *record) { r.Files = []file{{log, 10, false}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 9, false}} }, false, "has grown"},
+		{func(r *record) { r.Files = []file{{log, 9, false}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 9, true}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 11, true}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log, 11, false}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log + "x", 11, false}} }, true, "is not there"},
 	} {
 		r := whole(t)
 		c.change(r)
@@ -233,11 +235,12 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestLengthened: CRIU does not check the length of a file that has grown, and a process at its end is there again.
-// Other files stay as they are.
+// TestLengthened: CRIU does not check the length of a file that has grown, and a process that writes at its end is there
+// again. One that reads goes on where it was. Other files stay as they are.
 func TestLengthened(t *testing.T) {
-	entry := func(name string, pos uint64, size ...uint64) (b []byte) {
+	entry := func(name string, flags, pos uint64, size ...uint64) (b []byte) {
 		reg := field{number: 1, value: 7}.append(nil)
+		reg = field{number: regFlags, value: flags}.append(reg)
 		if len(size) > 0 {
 			reg = field{number: regPos, value: pos}.append(reg)
 		}
@@ -251,15 +254,22 @@ func TestLengthened(t *testing.T) {
 		return append(binary.LittleEndian.AppendUint32(nil, uint32(len(e))), e...)
 	}
 	list := func(entries ...[]byte) []byte { return append([]byte("8 bytes."), bytes.Join(entries, nil)...) }
-	before := list(entry("/log", 300, 300), entry("/other", 5, 5), entry("/log", 20, 300))
-	after, err := lengthened(before, map[string]file{"/log": {"/log", 1000}})
-	if want := list(entry("/log", 1000), entry("/other", 5, 5), entry("/log", 20)); err != nil ||
-		!bytes.Equal(after, want) {
+	const appends, reads = unix.O_WRONLY | unix.O_APPEND, unix.O_RDONLY | unix.O_NONBLOCK
+	entries := [][]byte{entry("/log", unix.O_RDWR, 300, 300), entry("/other", unix.O_RDWR, 5, 5),
+		entry("/log", appends, 20, 300), entry("/log", reads, 300, 300)}
+	before := list(entries...)
+	after, err := lengthened(before, map[string]file{"/log": {Path: "/log", Bytes: 1000}})
+	if want := list(entry("/log", unix.O_RDWR, 1000), entries[1], entry("/log", appends, 20),
+		entry("/log", reads, 300)); err != nil || !bytes.Equal(after, want) {
 		t.Errorf("got %q, %v, want %q", after, err, want)
 	}
+	whole := map[int]bool{8: true}
+	for n, e := 8, 0; e < len(entries); e++ {
+		n += len(entries[e])
+		whole[n] = true
+	}
 	for n := range before {
-		if _, err := lengthened(before[:n], nil); err == nil && n != 8 && n != 8+len(entry("/log", 300, 300)) &&
-			n != 8+len(entry("/log", 300, 300))+len(entry("/other", 5, 5)) {
+		if _, err := lengthened(before[:n], nil); err == nil && !whole[n] {
 			t.Errorf("the first %d bytes are a list", n)
 		}
 	}

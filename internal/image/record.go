@@ -87,10 +87,11 @@ type memory struct {
 	New     bool   `json:"new,omitempty"` // a message has it
 }
 
-// file is one that the program may write to, and that must be as long as it was.
+// file is one that the program has open, and that must be as long as it was, or longer if the program only reads it.
 type file struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
+	Read  bool   `json:"read,omitempty"` // only
 }
 
 // identify fills in the identity of processes, of which the first has started the others.
@@ -168,12 +169,26 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 		if strings.HasPrefix(to, "/memfd:") {
 			continue // memory that the program is making or passing on: CRIU has it
 		}
-		known := slices.ContainsFunc(r.Files, func(f file) bool { return f.Path == to })
-		if err == nil && st.Mode().IsRegular() && strings.HasPrefix(to, "/") && !known && links(st) > 0 {
-			r.Files = append(r.Files, file{to, st.Size()})
+		if err != nil || !st.Mode().IsRegular() || !strings.HasPrefix(to, "/") || links(st) == 0 {
+			continue
 		}
+		at := slices.IndexFunc(r.Files, func(f file) bool { return f.Path == to })
+		if at < 0 {
+			at = len(r.Files)
+			r.Files = append(r.Files, file{to, st.Size(), true})
+		}
+		r.Files[at].Read = r.Files[at].Read && reads(pid, filepath.Base(link))
 	}
 	return sockets, nil
+}
+
+// reads reports whether a descriptor is for reading alone.
+func reads(pid int, fd string) bool {
+	b, _ := os.ReadFile(proc(pid, "fdinfo/"+fd)) // if it cannot be read, it may be for writing
+	_, rest, _ := strings.Cut(string(b), "flags:")
+	var flags uint64
+	n, _ := fmt.Sscanf(rest, "%o", &flags)
+	return n == 1 && flags&unix.O_ACCMODE == unix.O_RDONLY
 }
 
 // links counts the names of a file. CRIU saves one without.

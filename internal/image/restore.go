@@ -358,7 +358,7 @@ func (r *record) allowed(truncate bool) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("its program had a file open that is not there: %w", err)
-		case st.Size() == f.Bytes:
+		case st.Size() == f.Bytes, f.Read && st.Size() > f.Bytes:
 		case st.Size() < f.Bytes:
 			return fmt.Errorf("%s has %d bytes, and had %d when the image was taken", f.Path, st.Size(), f.Bytes)
 		case !truncate:
@@ -389,7 +389,7 @@ func newer(a, than string) bool {
 func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.File) (guard *child.Process, err error) {
 	var cut, grown []file
 	for _, f := range r.Files {
-		if o.Append || f.is(o.Own) {
+		if o.Append || f.Read || f.is(o.Own) {
 			grown = append(grown, f)
 		} else {
 			cut = append(cut, f)

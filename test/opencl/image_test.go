@@ -64,6 +64,11 @@ func (l *lab) startImaged(criu, text, name string, args ...string) *imaged {
 		c.Stdout = out
 		c.Stderr, err = os.Create(p.errs)
 	}
+	if in := filepath.Join(l.dir, "in"); err == nil {
+		if err = os.WriteFile(in, nil, 0o600); err == nil {
+			c.Stdin, err = os.Open(in)
+		}
+	}
 	if err == nil {
 		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // its number is free once it has ended
 	}
@@ -263,6 +268,8 @@ func TestImageRefusals(t *testing.T) {
 	}
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	<-p.reaped
+	const input = "more of what the program only reads"
+	l.file("in", input)
 	refused("has grown since", "--restore")
 	long := p.text()
 	p.mustImage("--restore", "--append", "--device", platform)
@@ -285,6 +292,9 @@ func TestImageRefusals(t *testing.T) {
 	}
 	p.mustImage("--restore", "--truncate", "--device", another)
 	p.checkCount(p.end())
+	if b, err := os.ReadFile(filepath.Join(l.dir, "in")); err != nil || string(b) != input {
+		t.Errorf("of the file that the program reads %q is left, %v", b, err)
+	}
 }
 
 // TestImageOfChangingTree: an image is refused by name if a process of the program has started another one, or has
