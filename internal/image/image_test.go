@@ -235,8 +235,8 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestLengthened: CRIU does not check the length of a file that has grown, and a process that writes at its end is there
-// again. One that reads goes on where it was. Other files stay as they are.
+// TestLengthened: CRIU does not check the length of a file that has grown. A process that writes at its end is there
+// again, and one that reads goes on where it was. Other files stay as they are.
 func TestLengthened(t *testing.T) {
 	entry := func(name string, flags, pos uint64, size ...uint64) (b []byte) {
 		reg := field{number: 1, value: 7}.append(nil)

@@ -303,8 +303,8 @@ func TestImageOfChangingTree(t *testing.T) {
 	criu := criuForTests(t)
 	l := newPoCLLab(t)
 	held := filepath.Join(built.dir, "held") + " 1000000000 never"
-	p := l.startImaged(criu, "round 0", "sh", "-c", "trap 'sleep 600 & echo $! >more' USR1; sleep 600 & echo $! >child; "+
-		held+" & "+held+" >other & while :; do wait; done")
+	p := l.startImaged(criu, "round 0", "sh", "-c", "trap 'sleep 600 & echo $! >more' USR1; "+
+		"sleep 600 & echo $! >child; "+held+" & "+held+" >other & while :; do wait; done")
 	t.Cleanup(func() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) })
 	other := &imaged{l: l, out: filepath.Join(l.dir, "other"), errs: p.errs}
 	other.await("the other one did not begin", func() bool { return strings.Contains(other.text(), "round 0") })
