@@ -87,6 +87,32 @@ func TestInUse(t *testing.T) {
 	}
 }
 
+// TestPassOver: a process that is started during a restore gets none of the numbers that are needed.
+func TestPassOver(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can tell the kernel which number is next")
+	}
+	b, err := os.ReadFile("/proc/sys/kernel/ns_last_pid")
+	if err != nil {
+		t.Skipf("the kernel does not tell its newest number: %v", err)
+	}
+	needed, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if needed += 1000; needed > 30_000 {
+		needed = 1500 // of the next round
+	}
+	passOver([]int{needed - 2, needed, needed - 1})
+	next := exec.Command("true")
+	if err := next.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := next.Process.Pid; got <= needed {
+		t.Errorf("a new process has the number %d, want one above %d", got, needed)
+	}
+}
+
 // TestDecode: a record of another version, or one that does not fit together, is no record.
 func TestDecode(t *testing.T) {
 	for _, c := range []struct {

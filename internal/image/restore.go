@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -144,6 +145,7 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		return p, fmt.Errorf("image %d is of another command, %q: give this one a directory of its own, or set fresh",
 			e, r.Command)
 	}
+	passOver(r.numbers())
 	if err := r.allowed(o.Truncate || o.Append); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
@@ -347,7 +349,7 @@ func (r *record) allowed(truncate bool) error {
 	case r.UID != os.Geteuid() && os.Geteuid() != 0:
 		return fmt.Errorf("its program is of user %d: only that user and root can start it", r.UID)
 	}
-	for _, n := range append([]int{r.PID}, r.Numbers...) {
+	for _, n := range r.numbers() {
 		if !awaitFree(n, n != r.PID) { // others may be over soon
 			return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
 				n, nameOf(n))
@@ -367,6 +369,20 @@ func (r *record) allowed(truncate bool) error {
 		}
 	}
 	return nil
+}
+
+// numbers are those that the processes and threads need.
+func (r *record) numbers() []int { return append([]int{r.PID}, r.Numbers...) }
+
+// passOver has the kernel give new processes later numbers. On another node, CRIU or a thread of this command could be
+// the next to get one of these.
+func passOver(numbers []int) {
+	const newest = "/proc/sys/kernel/ns_last_pid"
+	b, _ := os.ReadFile(newest)
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if most := slices.Max(numbers); err == nil && n < most {
+		_ = os.WriteFile(newest, []byte(strconv.Itoa(most)), 0) // without that right the numbers may be taken
+	}
 }
 
 // nameOf names the process with a number.
