@@ -716,7 +716,7 @@ static void reap(bool end) {
 		MPI_Request request = HANDLE(MPI_Request, r->handle);
 		MPI_Status st;
 		int flag = 0, rc = REAL(Test)(&request, &flag, &st);
-		if (flag || rc != MPI_SUCCESS) {
+		if ((flag || rc != MPI_SUCCESS) && !r->counted) {
 			count_received(r->comm, &st, rc);
 		}
 		if (flag || rc != MPI_SUCCESS || end) {
