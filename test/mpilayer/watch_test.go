@@ -121,6 +121,26 @@ func TestWatchNamesDeadlocks(t *testing.T) {
 	}
 }
 
+// TestCheckpointsNameDeadlocks: a program with libholdfast whose ranks all wait for their sends ends, and each receiver
+// is named.
+func TestCheckpointsNameDeadlocks(t *testing.T) {
+	dir := installed(t)
+	program := compile(t, dir, "testdata/watched.c", "-DCHECKPOINTS")
+	for _, l := range mpirun.Launchers() {
+		for mode, call := range map[string]string{"send": "MPI_Wait", "sends": "MPI_Waitall"} {
+			t.Run(l.Name+" "+mode, func(t *testing.T) {
+				t.Parallel() // it waits
+				out, err := start(t, l, dir, t.TempDir(), 3, "env", "HOLDFAST_WAIT_TIMEOUT=1s", program[l.Name], mode)
+				for _, to := range []string{"1", "2", "0"} {
+					if want := " in " + call + " to rank " + to + " tag 7"; err == nil || !strings.Contains(out, want) {
+						t.Errorf("%v, want %q:\n%s", err, want, out)
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestWatchHealthy: nothing is said of a program that computes, and at its end what a checkpoint would have met. Its
 // daemon may die.
 func TestWatchHealthy(t *testing.T) {

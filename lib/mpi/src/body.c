@@ -183,15 +183,14 @@ static bool over_at_once(MPI_Request request) {
 	return WORD(request) == shared_handles[0] || WORD(request) == shared_handles[1];
 }
 
-/* The newest sends, by handle: a call that waits for one names the receiver. They are not tracked, as most are complete
- * when the program asks. A call of the shortest course does not note them: only holdfast run --watch and threads have
- * none of that course. */
+/* The newest sends that were not over at once, by handle: a call that waits for one names the receiver. They are not
+ * tracked, as most are complete when the program asks. */
 static struct begun {
 	uint64_t handle;
 	struct hfm_wait wait;
 } begun_sends[256];
 
-static bool names_sends(void) { return hfm_watching != NULL || hfm_threads; }
+static bool begun_any;
 
 static struct begun *begun_at(MPI_Request request) {
 	const uint64_t w = WORD(request);
@@ -200,6 +199,7 @@ static struct begun *begun_at(MPI_Request request) {
 
 static void note_begun(MPI_Request request, const struct hfm_comm *c, int dest, int tag) {
 	struct begun *b = begun_at(request);
+	begun_any = true;
 	b->handle = WORD(request);
 	b->wait = hfm_wait_for(c, dest, tag, HFM_WAIT_SEND);
 }

@@ -152,7 +152,7 @@ static void waits_of(struct hfm_here h, const struct hfm_request *r, MPI_Request
 		hfm_waits(h, r->comm, any_source(r->source), any_tag(r->tag), 0);
 	} else if (r != NULL && r->number > 0) {
 		hfm_waits(h, r->comm, r->source, r->tag, HFM_WAIT_SEND | HFM_WAIT_TAKEN);
-	} else if (r == NULL && sends_alone && names_sends() && b->handle == WORD(request)) {
+	} else if (r == NULL && sends_alone && b->handle == WORD(request)) {
 		hfm_add_wait(h, b->wait);
 	} else if (r != NULL && sends_alone && r->kind == HFM_PERSISTENT_SEND && r->active) {
 		hfm_waits(h, r->comm, r->source, r->tag, HFM_WAIT_SEND);
@@ -451,7 +451,12 @@ static int hfm_Wait(MPI_Request *request, MPI_Status *status) {
 	if (!HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON && hfm_requests.used == 0)) {
 		return slow_Wait(request, status);
 	}
-	hfm_quick_begins(HFM_Wait, HFM_CALL_MORE, NULL, 0);
+	const struct begun *b = begun_at(*request);
+	const bool named = !HFM_LIKELY(!begun_any) && b->handle == WORD(*request);
+	if (named) {
+		hfm_page->waits[0] = b->wait;
+	}
+	hfm_quick_begins(HFM_Wait, named ? 0 : HFM_CALL_MORE, NULL, named);
 	const int rc = REAL(Wait)(request, status);
 	hfm_quick_ends();
 	return rc;

@@ -2,13 +2,17 @@
  * their left before they send; tag, a message waits that nobody asks for; late, rank 0 computes while the others wait;
  * leave, rank 0 comes to its end and rank 1 waits for it; send, sends and persistent, all wait until their right
  * receives a large message by one request, several, or a persistent one; healthy, messages go round and one is matched;
- * threads, as healthy with MPI_THREAD_MULTIPLE. */
+ * threads, as healthy with MPI_THREAD_MULTIPLE. With CHECKPOINTS defined it has libholdfast. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifdef CHECKPOINTS
+#include "holdfast_mpi.h"
+#endif
 
 static int rank, size;
 
@@ -72,6 +76,11 @@ int main(int argc, char **argv) {
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
 	const int left = (rank + size - 1) % size, right = (rank + 1) % size;
+#ifdef CHECKPOINTS
+	if (hf_init_mpi(MPI_COMM_WORLD) != HF_OK || hf_restore() != 0) {
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+#endif
 	if (strcmp(mode, "circle") == 0) {
 		MPI_Recv(&x, 1, MPI_INT, left, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 		MPI_Send(&x, 1, MPI_INT, right, 7, MPI_COMM_WORLD);
