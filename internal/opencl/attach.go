@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
@@ -272,6 +273,10 @@ func (s *Server) beginAnswer(c *connection, o *owed) error {
 	r, now, err := h.carryOut(o.request())
 	if err != nil {
 		return err
+	}
+	if now == nil { // the next pause has to wait for the reply
+		now = &owed{reply: true, told: &atomic.Bool{}}
+		s.held.add(now)
 	}
 	s.tasks.Go(func() { s.serve(c, func() error { return h.reply(r, now) }) })
 	return nil

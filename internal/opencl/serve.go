@@ -222,6 +222,9 @@ func (h *handler) serveNext(raw syscall.RawConn) error {
 	} else if err == nil {
 		r, o, err = h.carryOut(m)
 	}
+	if err == nil && r != nil && r.wait == nil { // one that has to wait is owed; others go out before a pause begins
+		err, r = h.reply(r, o), nil
+	}
 	h.held.gate.RUnlock()
 	if err != nil || r == nil {
 		return err

@@ -214,6 +214,53 @@ func TestQuietAwaitsArea(t *testing.T) {
 	}
 }
 
+// slowConn begins to write, and goes on when it may.
+type slowConn struct {
+	net.Conn
+	first      sync.Once
+	begun, may chan struct{}
+}
+
+func (c *slowConn) Write(b []byte) (int, error) {
+	c.first.Do(func() {
+		close(c.begun)
+		<-c.may
+	})
+	return c.Conn.Write(b)
+}
+
+// TestQuietAwaitsReply: a program is paused after the reply to a request that was carried out, not before.
+func TestQuietAwaitsReply(t *testing.T) {
+	h := newHostile(t)
+	h.populate()
+	near, far := pair(t)
+	defer near.Close()
+	defer far.Close()
+	raw, err := far.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &slowConn{Conn: far, begun: make(chan struct{}), may: make(chan struct{})}
+	served := make(chan error, 1)
+	go func() { served <- (&handler{Server: h.server, conn: slow}).serveNext(raw) }()
+	if _, err := near.Write(wire.Header(0, wire.OpDevices, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	<-slow.begun
+	if err := h.server.quiet(50 * time.Millisecond); err == nil {
+		t.Error("the program is paused, and its reply is not sent")
+		h.server.goOn()
+	}
+	close(slow.may)
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	if err := h.server.quiet(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	h.server.goOn()
+}
+
 // TestServerOfStillKilled: a program that stands still runs again if the command that has stopped it is killed.
 func TestServerOfStillKilled(t *testing.T) {
 	program, server := exec.Command("sleep", "100"), exec.Command("sleep", "100")
