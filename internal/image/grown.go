@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,23 +37,28 @@ const filesImage = "files.img"
 
 var errFiles = errors.New(filesImage + " is not as CRIU writes it")
 
-// lengthen has CRIU take files that have grown as they are. A process that writes at the end of one is at its new end;
-// one that reads goes on where it was.
-func lengthen(path string, files []file) error {
-	grown := map[string]file{}
-	for _, f := range files {
-		if st, err := os.Stat(f.Path); err == nil && st.Size() > f.Bytes {
-			grown[f.Path] = file{Path: f.Path, Bytes: st.Size()}
+// lengthen has CRIU take files that have grown as they are, also those that are to be cut. A process that writes at the
+// end of one is at the new end, unless the file is to be cut. One that reads goes on from its old position.
+func lengthen(path string, grown, cut []file) error {
+	now := map[string]file{}
+	for i, f := range slices.Concat(cut, grown) {
+		st, err := os.Stat(f.Path)
+		if err != nil || st.Size() <= f.Bytes {
+			continue
 		}
+		if i >= len(cut) {
+			f.Bytes = st.Size()
+		}
+		now[f.Path] = f
 	}
-	if len(grown) == 0 {
+	if len(now) == 0 {
 		return nil
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if b, err = lengthened(b, grown); err != nil {
+	if b, err = lengthened(b, now); err != nil {
 		return err
 	}
 	return errors.Join(os.Remove(path), os.WriteFile(path, b, 0o600)) // it may be a link

@@ -411,8 +411,7 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 			cut = append(cut, f)
 		}
 	}
-	err = shorten(cut)
-	if err = errors.Join(err, lengthen(filepath.Join(dir, filesImage), grown)); err != nil {
+	if err := lengthen(filepath.Join(dir, filesImage), grown, cut); err != nil {
 		return nil, err
 	}
 	var ours []*os.File
@@ -463,7 +462,7 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		}
 		programs, helpers = programs[n:], helpers[n:]
 	}
-	return guard, nil
+	return guard, shorten(cut) // nothing is cut for a restore that fails
 }
 
 // attach starts the helper of a program that CRIU has made. programs and helpers are the ends of its sockets.

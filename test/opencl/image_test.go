@@ -279,7 +279,11 @@ func TestImageRefusals(t *testing.T) {
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	p.await("it does not end", func() bool { return !p.there() })
 	refused("has no image 7", "--restore", "--epoch", "7")
+	long = p.text()
 	refused("no device", "--restore", "--truncate", "--device", "platform-that-is-not-there")
+	if p.text() != long {
+		t.Error("a restore that failed has cut the program's output")
+	}
 	if p.there() {
 		t.Error("a program is left that has no device")
 	}
