@@ -25,8 +25,8 @@ import (
 type RestoreOptions struct {
 	Dir      string
 	Epoch    storage.Epoch // 0: the newest
-	Truncate bool          // files that have grown get the length they had
-	Append   bool          // files that have grown stay so, and the program writes to their ends
+	Truncate bool          // files that the program writes to and that have grown get the length they had
+	Append   bool          // they stay so, and the program writes to their ends
 	Starter
 	// Older is called where the newest image is damaged; the one before it is taken then. Nil: it is an error.
 	Older func(err error)

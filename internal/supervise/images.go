@@ -31,7 +31,7 @@ import (
 type Images struct {
 	Dir    string        // of the images
 	Wait   time.Duration // for commands of the program, before each
-	Append bool          // files that have grown since the image stay as they are, as standard error does; else not
+	Append bool          // output files that have grown since the image stay so, as standard error does; else not
 	image.Starter
 }
 

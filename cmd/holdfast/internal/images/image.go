@@ -99,7 +99,7 @@ func newImage() *cobra.Command {
 	f.BoolVar(&o.restore, "restore", false, "start the program from its image, instead of saving it")
 	f.StringVar(&o.device, "device", "", "`DEVICE` to start it on, as HOLDFAST_DEVICE names it (default: the same one)")
 	f.Uint64Var(&o.epoch, "epoch", 0, "`EPOCH` of the image to start from (default: the newest)")
-	f.BoolVar(&o.truncate, "truncate", false, "cut files that have grown since the image was taken")
+	f.BoolVar(&o.truncate, "truncate", false, "cut files of the program's output that have grown since the image")
 	f.BoolVar(&o.append, "append", false, "keep what has been written to files since the image was taken, and write "+
 		"behind it")
 	cli.Group(f, "To save a program", "dir", "keep", "kill", "wait")
