@@ -85,7 +85,7 @@ SEND(Rsend, Irsend)
 		const int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                  \
 		if (!HFM_LIKELY(rc == MPI_SUCCESS)) {                                                                  \
 			count_alone(sent, (uint64_t)-1);                                                                   \
-		} else if (!over_at_once(*request) && c->world[dest] != hfm_rank) {                                    \
+		} else if (dest >= 0 && !over_at_once(*request) && c->world[dest] != hfm_rank) {                       \
 			note_begun(*request, c, dest, tag);                                                                \
 		}                                                                                                      \
 		return rc;                                                                                             \
