@@ -29,7 +29,8 @@ func Build(dir string) error {
 		return fmt.Errorf("launch: lock %s: %w", lock.Name(), err)
 	}
 	for _, line := range [][]string{
-		{"make", "-s", "-C", root, "tool", "libraries", "BIN=" + made, "LIB=" + made},
+		// What only debuggers read would take a fifth of the time of the compilers.
+		{"make", "-s", "-C", root, "tool", "libraries", "BIN=" + made, "LIB=" + made, "CFLAGS=-O2", "CXXFLAGS=-O2"},
 		{"sh", "-c", `cp -a "$0"/* "$1"`, made, dir},
 	} {
 		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
