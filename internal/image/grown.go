@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,13 +18,20 @@ func (f *file) is(own *os.File) bool {
 	return err == nil && e == nil && os.SameFile(st, there)
 }
 
-// shorten gives files that have grown the length that they had.
+// grown reports whether a file is longer than it was, and returns its length.
+func (f *file) grown() (bytes int64, is bool) {
+	st, err := os.Stat(f.Path)
+	if err != nil {
+		return 0, false
+	}
+	return st.Size(), st.Size() > f.Bytes
+}
+
+// shorten gives files the length that they had.
 func shorten(files []file) error {
 	for _, f := range files {
-		if st, err := os.Stat(f.Path); err == nil && st.Size() > f.Bytes {
-			if err := os.Truncate(f.Path, f.Bytes); err != nil {
-				return err
-			}
+		if err := os.Truncate(f.Path, f.Bytes); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -37,20 +43,9 @@ const filesImage = "files.img"
 
 var errFiles = errors.New(filesImage + " is not as CRIU writes it")
 
-// lengthen has CRIU take files that have grown as they are, also those that are to be cut. A process that writes at the
-// end of one is at the new end, unless the file is to be cut. One that reads goes on from its old position.
-func lengthen(path string, grown, cut []file) error {
-	now := map[string]file{}
-	for i, f := range slices.Concat(cut, grown) {
-		st, err := os.Stat(f.Path)
-		if err != nil || st.Size() <= f.Bytes {
-			continue
-		}
-		if i >= len(cut) {
-			f.Bytes = st.Size()
-		}
-		now[f.Path] = f
-	}
+// lengthen has CRIU take files as they are that have grown. now has the position of a process that writes and was at
+// the end of one. A process that reads goes on from its old position.
+func lengthen(path string, now map[string]int64) error {
 	if len(now) == 0 {
 		return nil
 	}
@@ -74,7 +69,7 @@ const (
 )
 
 // lengthened returns the list for files that have other lengths now.
-func lengthened(b []byte, now map[string]file) ([]byte, error) {
+func lengthened(b []byte, now map[string]int64) ([]byte, error) {
 	const magics = 8
 	if len(b) < magics {
 		return nil, errFiles
@@ -101,7 +96,7 @@ func lengthened(b []byte, now map[string]file) ([]byte, error) {
 }
 
 // regular returns a reg_file_entry as it is now; one that cannot be read stays.
-func regular(b []byte, now map[string]file) []byte {
+func regular(b []byte, now map[string]int64) []byte {
 	var out []byte
 	var name string
 	var flags, pos, size uint64
@@ -120,12 +115,12 @@ func regular(b []byte, now map[string]file) []byte {
 		}
 		out = f.append(out)
 	})
-	f, found := now[name]
+	end, found := now[name]
 	if err != nil || !found {
 		return b
 	}
 	if pos == size && flags&unix.O_ACCMODE != unix.O_RDONLY {
-		pos = uint64(f.Bytes)
+		pos = uint64(end)
 	}
 	return field{number: regPos, value: pos}.append(out)
 }

@@ -284,7 +284,7 @@ func TestLengthened(t *testing.T) {
 	entries := [][]byte{entry("/log", unix.O_RDWR, 300, 300), entry("/other", unix.O_RDWR, 5, 5),
 		entry("/log", appends, 20, 300), entry("/log", reads, 300, 300)}
 	before := list(entries...)
-	after, err := lengthened(before, map[string]file{"/log": {Path: "/log", Bytes: 1000}})
+	after, err := lengthened(before, map[string]int64{"/log": 1000})
 	if want := list(entry("/log", unix.O_RDWR, 1000), entries[1], entry("/log", appends, 20),
 		entry("/log", reads, 300)); err != nil || !bytes.Equal(after, want) {
 		t.Errorf("got %q, %v, want %q", after, err, want)

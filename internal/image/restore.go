@@ -403,15 +403,19 @@ func newer(a, than string) bool {
 
 // start has CRIU make the process, which is stopped at first, and the helper its objects.
 func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.File) (guard *child.Process, err error) {
-	var cut, grown []file
+	var cut []file
+	ends := map[string]int64{} // of files that have grown
 	for _, f := range r.Files {
-		if o.Append || f.Read || f.is(o.Own) {
-			grown = append(grown, f)
-		} else {
+		switch bytes, grown := f.grown(); {
+		case !grown:
+		case o.Append || f.Read || f.is(o.Own):
+			ends[f.Path] = bytes
+		default:
+			ends[f.Path] = f.Bytes
 			cut = append(cut, f)
 		}
 	}
-	if err := lengthen(filepath.Join(dir, filesImage), grown, cut); err != nil {
+	if err := lengthen(filepath.Join(dir, filesImage), ends); err != nil {
 		return nil, err
 	}
 	var ours []*os.File

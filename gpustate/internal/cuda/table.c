@@ -370,7 +370,7 @@ int32_t hfcu_copy_peer(hfcu_cmd c, dptr d, dptr from, hnd fromctx, size_t n)
 	int32_t rc = begin(&c);
 	if (rc)
 		return rc;
-	(void)hfcu_cuCtxEnablePeerAccess(fromctx, 0); // enabled already, by the program too
+	(void)hfcu_cuCtxEnablePeerAccess(fromctx, 0); // fails if it is enabled already
 	return end(&c, hfcu_cuMemcpyPeerAsync(d, c.ctx, from, fromctx, n, c.stream));
 }
 
