@@ -59,8 +59,13 @@ func IsJob(job string) bool { return strings.HasPrefix(job, jobPrefix) }
 
 var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl, nor has it started one")
 
-// Programs returns those that use OpenCL of a process and all that it has started. There is one, or an error.
+// Programs returns those that use OpenCL of a process and all that it has started. There is one, or an error. One that
+// uses CUDA is refused, also while it is paused.
 func Programs(pid int) ([]int, error) {
+	if cuda, err := pause.Find([]int{pid}); err == nil {
+		return nil, fmt.Errorf("process %d (%s) uses CUDA, of which there are no images: use checkpoints", cuda[0],
+			pause.ProgramOf(cuda[0]))
+	}
 	return pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid})
 }
 
