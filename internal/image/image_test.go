@@ -35,6 +35,11 @@ func TestAllowed(t *testing.T) {
 	if err := os.WriteFile(log, make([]byte, 10), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	st, err := os.Stat(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inode := st.Sys().(*syscall.Stat_t).Ino
 	for _, c := range []struct {
 		change   func(r *record)
 		truncate bool
@@ -46,17 +51,20 @@ func TestAllowed(t *testing.T) {
 		{func(r *record) { r.Kernel = "2.6.32" }, false, ""},
 		{func(r *record) { r.PID = os.Getpid() }, false, "another process has now"},
 		{func(r *record) { r.Numbers = []int{r.PID, os.Getpid()} }, false, "another process has now"},
-		{func(r *record) { r.Files = []file{{log, 10, false}} }, false, ""},
-		{func(r *record) { r.Files = []file{{log, 9, false}} }, false, "has grown"},
-		{func(r *record) { r.Files = []file{{log, 9, false}} }, true, ""},
-		{func(r *record) { r.Files = []file{{log, 9, true}} }, false, ""},
-		{func(r *record) { r.Files = []file{{log, 11, true}} }, true, "has 10 bytes, and had 11"},
-		{func(r *record) { r.Files = []file{{log, 11, false}} }, true, "has 10 bytes, and had 11"},
-		{func(r *record) { r.Files = []file{{log + "x", 11, false}} }, true, "is not there"},
+		{func(r *record) { r.Files = []file{{log, 10, false, inode}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 9, false, inode}} }, false, "has grown"},
+		{func(r *record) { r.Files = []file{{log, 9, false, inode}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 9, true, inode}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 9, true, inode + 1}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 10, false, inode + 1}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 9, false, inode + 1}} }, true, "another file than the program had"},
+		{func(r *record) { r.Files = []file{{log, 11, true, inode}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log, 11, false, inode}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log + "x", 11, false, inode}} }, true, "is not there"},
 	} {
 		r := whole(t)
 		c.change(r)
-		err := r.allowed(c.truncate)
+		err := r.allowed(&RestoreOptions{Truncate: c.truncate})
 		if c.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", r, err, c.want)
 		}

@@ -92,6 +92,7 @@ type file struct {
 	Path  string `json:"path"`
 	Bytes int64  `json:"bytes"`
 	Read  bool   `json:"read,omitempty"` // only
+	Inode uint64 `json:"inode,omitempty"`
 }
 
 // identify fills in the identity of processes, of which the first has started the others.
@@ -175,7 +176,7 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 		at := slices.IndexFunc(r.Files, func(f file) bool { return f.Path == to })
 		if at < 0 {
 			at = len(r.Files)
-			r.Files = append(r.Files, file{to, st.Size(), true})
+			r.Files = append(r.Files, file{to, st.Size(), true, st.Sys().(*syscall.Stat_t).Ino})
 		}
 		r.Files[at].Read = r.Files[at].Read && reads(pid, filepath.Base(link))
 	}

@@ -146,7 +146,7 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 			e, r.Command)
 	}
 	passOver(r.numbers())
-	if err := r.allowed(o.Truncate || o.Append); err != nil {
+	if err := r.allowed(&o); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
 	p.Guard, err = r.start(o, dir, files)
@@ -335,7 +335,7 @@ func extract(ctx context.Context, sh *storage.Shard, s storage.SectionInfo, path
 }
 
 // allowed returns the reason why the program cannot be started here, nil for none.
-func (r *record) allowed(truncate bool) error {
+func (r *record) allowed(o *RestoreOptions) error {
 	machine, kernel, err := system()
 	if err != nil {
 		return err
@@ -363,9 +363,12 @@ func (r *record) allowed(truncate bool) error {
 		case st.Size() == f.Bytes, f.Read && st.Size() > f.Bytes:
 		case st.Size() < f.Bytes:
 			return fmt.Errorf("%s has %d bytes, and had %d when the image was taken", f.Path, st.Size(), f.Bytes)
-		case !truncate:
+		case !o.Truncate && !o.Append:
 			return fmt.Errorf("%s has grown since the image was taken, by %d bytes: --truncate takes them away, "+
 				"--append has the program write behind them", f.Path, st.Size()-f.Bytes)
+		case o.Truncate && !f.is(o.Own) && f.Inode != st.Sys().(*syscall.Stat_t).Ino:
+			return fmt.Errorf("%s is another file than the program had open, and would be cut to %d bytes: move it away, "+
+				"or --append has the program write behind what it has", f.Path, f.Bytes)
 		}
 	}
 	return nil
