@@ -720,8 +720,11 @@ static void reap(bool end) {
 	for (struct hfm_request **at = &hfm_orphans, *r; (r = *at) != NULL;) {
 		MPI_Request request = HANDLE(MPI_Request, r->handle);
 		MPI_Status st;
-		int flag = 0, rc = REAL(Test)(&request, &flag, &st);
-		if ((flag || rc != MPI_SUCCESS) && !r->counted) {
+		int flag = 0, cancelled = 0, rc = REAL(Test)(&request, &flag, &st);
+		if (flag && rc == MPI_SUCCESS) {
+			REAL(Test_cancelled)(&st, &cancelled);
+		}
+		if ((flag || rc != MPI_SUCCESS) && !r->counted && !cancelled) {
 			count_received(r->comm, &st, rc);
 		}
 		if (flag || rc != MPI_SUCCESS || end) {

@@ -195,11 +195,16 @@ static void named(void) {
 	}
 }
 
-/* freed has a checkpoint find a receive complete, and frees it behind that: its message counts once. */
+/* freed has a checkpoint find a receive complete, and frees it behind that: its message counts once. One that is
+ * cancelled and freed has no message. */
 static void freed(void) {
 	MPI_Irecv(in, 1, MPI_INT, other, 11, MPI_COMM_WORLD, &request);
 	MPI_Send(&mine, 1, MPI_INT, other, 11, MPI_COMM_WORLD);
 	checkpoint(NULL);
+	MPI_Request_free(&request);
+	checkpoint(NULL);
+	MPI_Irecv(in, 1, MPI_INT, other, 12, MPI_COMM_WORLD, &request);
+	MPI_Cancel(&request);
 	MPI_Request_free(&request);
 	checkpoint(NULL);
 }
