@@ -61,6 +61,19 @@ static bool look_at(struct hfm_comm *c, MPI_Comm comm, uint64_t *sum) {
 	return true;
 }
 
+/* copy_members gives a duplicate its members. */
+static void copy_members(struct hfm_comm *to, const struct hfm_comm *from) {
+	to->rank = from->rank;
+	to->size = from->size;
+	to->all = from->all;
+	to->leader = from->leader;
+	to->world = from->world;
+	if (from->world != hfm_first_comm->world) {
+		to->world = hfm_need(malloc((size_t)from->size * sizeof *from->world));
+		memcpy(to->world, from->world, (size_t)from->size * sizeof *from->world);
+	}
+}
+
 /* group_name names a communicator that only its members made: by the tag, the number that they have made so, and the
  * members. One that lived at a checkpoint has the number that it had. */
 static void group_name(
@@ -103,14 +116,17 @@ static void list(struct hfm_comm *c, MPI_Comm comm) {
 static void adopt(struct hfm_comm *parent, MPI_Comm comm, enum hfm_call how, uint64_t number, const int *tag) {
 	struct hfm_comm like = { 0 };
 	uint64_t sum;
-	if (comm == MPI_COMM_NULL || !look_at(&like, comm, &sum)) {
+	const bool same = how == HFM_Comm_dup || how == HFM_Comm_dup_with_info;
+	if (same) {
+		copy_members(&like, parent);
+	} else if (comm == MPI_COMM_NULL || !look_at(&like, comm, &sum)) {
 		return;
 	}
 	size_t room = strlen(parent->name) + 140;
 	like.name = hfm_need(malloc(room));
 	if (tag != NULL) {
 		group_name(like.name, room, parent, *tag, &like, sum);
-	} else if (how == HFM_Comm_dup || how == HFM_Comm_dup_with_info) {
+	} else if (same) {
 		snprintf(like.name, room, "%s.%llu", parent->name, (unsigned long long)number);
 	} else {
 		snprintf(like.name, room, "%s.%llu[%d]", parent->name, (unsigned long long)number, like.leader);
@@ -262,7 +278,9 @@ static uint64_t number(struct hfm_comm *c) {
 /* made ends a call that makes a communicator on another: it has begun as a collective of that. */
 static int made(struct hfm_comm *c, enum hfm_call how, MPI_Comm *newcomm, int rc) {
 	if (rc == MPI_SUCCESS && c != NULL) {
+		hfm_lock();
 		hfm_forget_slots(c->name); /* all its ranks have freed them */
+		hfm_unlock();
 		adopt(c, *newcomm, how, number(c), NULL);
 	}
 	hfm_end_collective(c, rc);
@@ -397,17 +415,12 @@ static int hfm_Intercomm_create(
 static int idup(MPI_Comm comm, MPI_Comm *newcomm, MPI_Request *request, int rc) {
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL) {
-		struct hfm_comm like = {
-			.rank = c->rank, .size = c->size, .world = c->world, .all = c->all, .leader = c->leader
-		};
+		struct hfm_comm like = { 0 };
 		const size_t room = strlen(c->name) + 32;
 		const uint64_t claimed = hfm_restarted ? hfm_claim(c->name) : 0; /* all members have it */
 		like.name = hfm_need(malloc(room));
 		snprintf(like.name, room, "%s.%llu", c->name, (unsigned long long)(claimed > 0 ? claimed : ++c->children));
-		if (c->world != hfm_first_comm->world) {
-			like.world = hfm_need(malloc((size_t)c->size * sizeof *c->world));
-			memcpy(like.world, c->world, (size_t)c->size * sizeof *c->world);
-		}
+		copy_members(&like, c);
 		count(hfm_entered(c), 1);
 		struct hfm_request *r = track(HFM_IDUP, HFM_Comm_idup, c, *request);
 		r->newcomm = newcomm;

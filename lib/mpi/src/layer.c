@@ -318,6 +318,9 @@ void hfm_free_object(struct hfm_map *map, struct hfm_comm *c) {
 }
 
 bool hfm_is_parent(const struct hfm_comm *p) {
+	if (p->children == 0 && p->groups == NULL && !hfm_restarted) {
+		return false;
+	}
 	for (const struct hfm_comm *lists[] = { hfm_first_comm, hfm_parents }, **c = lists; c < lists + 2; c++) {
 		for (; *c != NULL; *c = (*c)->next) {
 			if (strcmp((*c)->parent, p->name) == 0) {

@@ -55,13 +55,17 @@ static void write_members(const struct hfm_comm *c) {
 
 static void changing(void) { __atomic_add_fetch(&hfm_page->changes, 1, __ATOMIC_SEQ_CST); }
 
+/* All slots before the first are taken; left counts those whose communicators are freed. */
+static int first_free, left;
+
 void hfm_place_comm(struct hfm_comm *c) {
 	static uint32_t order;
 	struct hfm_page *p = hfm_page;
-	int i = 0;
+	int i = first_free;
 	while (i < HFM_MOST_COMMS && p->comms[i].state != 0) {
 		i++;
 	}
+	first_free = i;
 	c->slot = i < HFM_MOST_COMMS && strlen(c->name) < HFM_COMM_BYTES ? i : -1;
 	if (c->slot < 0) {
 		hfm_refuse(i < HFM_MOST_COMMS ? "communicators made on each other too deeply"
@@ -88,6 +92,7 @@ void hfm_leave_slot(struct hfm_comm *c) {
 		changing();
 		hfm_page->comms[c->slot].entered++;
 		hfm_page->comms[c->slot].state = HFM_SLOT_FREED;
+		left++;
 		changing();
 	}
 }
@@ -95,12 +100,14 @@ void hfm_leave_slot(struct hfm_comm *c) {
 /* While threads are being stopped a slot has a target, which must not become that of another communicator. */
 void hfm_forget_slots(const char *parent) {
 	const size_t n = parent != NULL ? strlen(parent) : 0;
-	for (uint32_t i = 0; i < hfm_page->comms_n && !(parent != NULL && hfm_is_closed()); i++) {
+	for (int i = 0; left > 0 && i < (int)hfm_page->comms_n && !(parent != NULL && hfm_is_closed()); i++) {
 		struct hfm_slot *s = &hfm_page->comms[i];
 		if (s->state == HFM_SLOT_FREED && (parent == NULL || (strncmp(s->name, parent, n) == 0 && s->name[n] == '.'))) {
 			changing();
 			s->state = 0;
 			changing();
+			left--;
+			first_free = first_free < i ? first_free : i;
 		}
 	}
 }

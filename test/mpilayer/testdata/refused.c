@@ -94,6 +94,19 @@ static int release(void *state) { return state != NULL; }
 
 static int cancel(void *state, int complete) { return state != NULL && complete; }
 
+/* The page has room for 1024 at a time: those that are freed leave it, in any order. */
+static void open_many(void) {
+	MPI_Comm comms[40];
+	for (int round = 0; round < 30; round++) {
+		for (int i = 0; i < 40; i++) {
+			MPI_Comm_dup(i % 2 == 0 ? MPI_COMM_WORLD : comms[i - 1], &comms[i]);
+		}
+		for (int i = 0; i < 40; i++) {
+			MPI_Comm_free(&comms[(i * 7 + round) % 40]);
+		}
+	}
+}
+
 static void open_generalized(void) { MPI_Grequest_start(query, release, cancel, NULL, &request); }
 
 static void complete_generalized(void) {
@@ -154,6 +167,7 @@ static const struct {
 	{ "MPI_Mprobe", open_probe, end_probe, 0 },
 	{ NULL, open_collective, end_collective, 0 },
 	{ NULL, open_idup, end_idup, 0 },
+	{ NULL, open_many, open_nothing, 0 },
 	{ "MPI_Grequest_start", open_generalized, end_generalized, 0 },
 	{ NULL, complete_generalized, end_request, 0 },
 #if MPI_VERSION >= 4
