@@ -112,10 +112,10 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	defer f.close()
-	began := time.Now()
 	if err := f.stop(ctx, served, o.Wait); err != nil {
 		return t, err
 	}
+	began := f.stills[0].Since
 	sections, release, err := save(&o, f, dir, t.Program)
 	defer release()
 	if err != nil {

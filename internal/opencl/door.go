@@ -35,7 +35,7 @@ type Ask struct {
 type Answer struct {
 	State string `json:"state"` // running or paused
 	Bytes int64  `json:"bytes"` // of contents that went from the devices, or to them
-	// Seconds is how long the program has been paused, and Devices names those that it uses; in answer to state.
+	// Seconds is how long the program has been paused; in answer to state and image. Devices names those that it uses.
 	Seconds float64  `json:"paused_s,omitempty"`
 	Devices []string `json:"devices,omitempty"`
 	Error   string   `json:"error,omitempty"`
@@ -50,7 +50,6 @@ type door struct {
 	mu       sync.Mutex // held while the state changes
 	listener *net.UnixListener
 	paused   *kept
-	since    time.Time // when it was paused
 }
 
 // openDoor listens. If it cannot, the program cannot be paused.
@@ -131,7 +130,6 @@ func (s *Server) do(a Ask) (Answer, error) {
 		err = errors.New("it is not paused")
 	case a.Do == "pause" || a.Do == "image":
 		s.door.paused, err = s.hold(time.Duration(a.Wait*float64(time.Second)), a.Do == "pause")
-		s.door.since = time.Now()
 		if err == nil && a.Do == "pause" {
 			s.devices.close()
 			go s.watchPaused()
@@ -145,7 +143,7 @@ func (s *Server) do(a Ask) (Answer, error) {
 	answer := Answer{State: "running", Devices: s.devices.used()}
 	if s.door.paused != nil {
 		answer.State, answer.Bytes = "paused", s.door.paused.contents
-		answer.Seconds = time.Since(s.door.since).Seconds()
+		answer.Seconds = time.Since(s.door.paused.since).Seconds()
 	}
 	return answer, err
 }

@@ -182,13 +182,14 @@ func (s *Server) hold(wait time.Duration, sum bool) (*kept, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.since = time.Now()
 	if err = s.quiet(wait); err == nil {
 		if err = s.keep(k, sum); err != nil {
 			s.goOn()
 		}
 	}
-	if err = errors.Join(err, k.done()); err != nil {
-		return nil, errors.Join(err, k.file.Close())
+	if err != nil {
+		return nil, errors.Join(err, k.close())
 	}
 	return k, nil
 }

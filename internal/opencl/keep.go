@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
@@ -23,7 +24,8 @@ import (
 type kept struct {
 	file     *os.File
 	contents int64
-	room     []byte // mapped memory of the file
+	room     []byte    // mapped memory of the file
+	since    time.Time // the program's calls wait from then on
 }
 
 // newKept makes memory for n bytes of contents.
@@ -34,7 +36,7 @@ func newKept(n int64) (k *kept, err error) {
 	}
 	k = &kept{file: os.NewFile(uintptr(fd), "state of an OpenCL program")}
 	if err := k.grow(n); err != nil {
-		return nil, errors.Join(err, k.file.Close())
+		return nil, errors.Join(err, k.close())
 	}
 	return k, nil
 }
@@ -59,6 +61,9 @@ func (k *kept) done() error {
 	k.room = nil
 	return unmap(b)
 }
+
+// close gives it back.
+func (k *kept) close() error { return errors.Join(k.done(), k.file.Close()) }
 
 // world describes it. Numbers are the library's.
 type world struct {

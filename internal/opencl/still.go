@@ -23,8 +23,9 @@ import (
 // goes on. If the command that serves the program is killed meanwhile, Close has it run into the loss of its device.
 type Still struct {
 	PID     int
-	Process int   // the same, a descriptor
-	Bytes   int64 // of contents that went from the devices
+	Process int       // the same, a descriptor
+	Bytes   int64     // of contents that went from the devices
+	Since   time.Time // its calls wait from then on
 
 	// Control is the command's end of the control connection. State has the objects; Resume reads it. Ring and Areas
 	// are memory that the program has mapped, and Connections the command's ends of these. The caller must take
@@ -73,7 +74,7 @@ func Stop(ctx context.Context, pid int, wait time.Duration) (_ *Still, err error
 		closeAll(files)
 		return nil, err
 	}
-	made.Bytes = a.Bytes
+	made.Bytes, made.Since = a.Bytes, time.Now().Add(-time.Duration(a.Seconds*float64(time.Second)))
 	made.Control, made.State, made.Ring = files[0], files[1], files[2]
 	made.Areas, made.Connections = files[3:3+a.Areas], files[3+a.Areas:]
 	return made, nil
@@ -167,7 +168,7 @@ func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 		err = s.serveFiles(c, asks, answer)
 		start(s.pid)
 	}
-	_ = s.door.paused.file.Close() // it was only read
+	k := s.door.paused
 	s.door.paused = nil
 	if s.gone(0) {
 		s.finish(nil)
@@ -178,6 +179,7 @@ func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 		answer.Error = err.Error()
 	}
 	_ = json.NewEncoder(c).Encode(answer) // as above
+	_ = k.close()                         // it was only read; to unmap much takes long
 }
 
 // serveFiles gives the visitor the program's files, and returns when it wants the program to go on, or has gone.
@@ -188,6 +190,7 @@ func (s *Server) serveFiles(c *net.UnixConn, asks *json.Decoder, answer Answer) 
 		return err
 	}
 	answer.Files, answer.Areas = len(files), areas
+	answer.Seconds = time.Since(s.door.paused.since).Seconds()
 	if err := json.NewEncoder(c).Encode(answer); err != nil {
 		return err
 	}
