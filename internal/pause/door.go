@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -73,7 +72,7 @@ var errNoDoor = errors.New("it is no CUDA program that can be paused: start it b
 func open(ctx context.Context, pid int) (*door, error) {
 	d := &door{Process: job.Process{PID: pid, Program: ProgramOf(pid)}}
 	c, err := (&net.Dialer{}).DialContext(ctx, "unix", doorPrefix+strconv.Itoa(pid))
-	if _, gone := os.Stat(fmt.Sprintf("/proc/%d/exe", pid)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+	if err != nil && gone(pid) {
 		return nil, fmt.Errorf("process %d has ended", pid)
 	}
 	if err != nil {

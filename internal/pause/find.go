@@ -2,7 +2,9 @@ package pause
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,12 +37,22 @@ func FindAt(prefix string, none error, pids []int) ([]int, error) {
 				found = append(found, d)
 			}
 		}
-		if len(found) == n {
-			return nil, fmt.Errorf("process %d (%s): %w", pid, ProgramOf(pid), none)
+		if len(found) > n {
+			continue
 		}
+		if gone(pid) {
+			return nil, fmt.Errorf("process %d has ended", pid)
+		}
+		return nil, fmt.Errorf("process %d (%s): %w", pid, ProgramOf(pid), none)
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
+}
+
+// gone reports whether a process has ended, or has no memory any more.
+func gone(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // listening lists the processes of this node for which somebody listens.

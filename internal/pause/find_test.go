@@ -5,10 +5,14 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
-// TestChildren: a process that another thread than the main one has started is found, until it is collected.
+// TestChildren: a process that another thread than the main one has started is found, until it is collected. When it
+// has ended, Find says so.
 func TestChildren(t *testing.T) {
 	runtime.LockOSThread() // a test does not run on the main thread
 	defer runtime.UnlockOSThread()
@@ -25,6 +29,12 @@ func TestChildren(t *testing.T) {
 	}
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Find([]int{c.Process.Pid}); err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("a process that has ended: %v", err)
 	}
 	if err := c.Wait(); err != nil {
 		t.Fatal(err)
