@@ -51,7 +51,7 @@ static void note_complete(void) {
 			poke(r);
 		}
 		rc = REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, &st);
-		if (rc != MPI_SUCCESS || !flag) {
+		if (!flag || !(rc == MPI_SUCCESS || (receives(r) && consumed(rc)))) {
 			continue;
 		}
 		REAL(Test_cancelled)(&st, &cancelled);

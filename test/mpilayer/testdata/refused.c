@@ -56,6 +56,24 @@ static void open_probe(void) {
 
 static void end_probe(void) { MPI_Mrecv(in, 1, MPI_INT, &message, MPI_STATUS_IGNORE); }
 
+/* A message that is too long for its receive: the error is the program's to see. */
+static void open_truncated(void) {
+	const int two[2] = { mine, mine };
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Irecv(in, 1, MPI_INT, other, 6, MPI_COMM_WORLD, &request);
+	MPI_Send(two, 2, MPI_INT, other, 6, MPI_COMM_WORLD);
+}
+
+static void end_truncated(void) {
+	int class = MPI_SUCCESS;
+	MPI_Error_class(MPI_Wait(&request, MPI_STATUS_IGNORE), &class);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+	if (class != MPI_ERR_TRUNCATE) {
+		printf("rank %d: a message that is too long: class %d\n", rank, class);
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	}
+}
+
 static void open_collective(void) { MPI_Iallgather(&mine, 1, MPI_INT, in, 1, MPI_INT, MPI_COMM_WORLD, &request); }
 
 static void end_collective(void) {
@@ -165,6 +183,7 @@ static const struct {
 	{ NULL, open_write, end_request, 0 },
 	{ NULL, open_write_all, end_request, 0 },
 	{ "MPI_Mprobe", open_probe, end_probe, 0 },
+	{ "MPI_Irecv", open_truncated, end_truncated, 0 },
 	{ NULL, open_collective, end_collective, 0 },
 	{ NULL, open_idup, end_idup, 0 },
 	{ NULL, open_many, open_nothing, 0 },
