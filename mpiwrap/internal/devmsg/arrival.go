@@ -19,7 +19,8 @@ type Arrival struct {
 	p        *Port
 	to       Dest
 	pin      runtime.Pinner
-	accepted bool // the sender knows that its pieces are taken now: by the next Step
+	accepted bool  // the sender knows that its pieces are taken now: by the next Step
+	route    Route // of one that was accepted
 	ahead    []incoming
 	posted   int // pieces
 	received int
@@ -49,7 +50,7 @@ func (p *Port) Arrive(h *Header, to Dest) *Arrival {
 	if !p.reaches(h, slab) {
 		return nil
 	}
-	p.sendCTS(h, ctsLater) // the program may do other things before it comes back
+	p.sendCTS(h, slab, Later) // the program may do other things before it comes back
 	a := &Arrival{Header: *h, p: p, to: to}
 	if h.Route == ByMapping || h.Route == RendezvousMapped {
 		a.carry(func() error { return p.readSlab(&a.Header, slab, &a.to) })
@@ -62,17 +63,19 @@ func (p *Port) Arrive(h *Header, to Dest) *Arrival {
 // Accept answers an RTS that this rank takes its message now, and leaves that to the program's call that it is in. It
 // returns nil for one that cannot come.
 func (p *Port) Accept(h *Header, to Dest) *Arrival {
-	if !p.reaches(h, p.mapping(h.Slab)) {
+	slab := p.mapping(h.Slab)
+	if !p.reaches(h, slab) {
 		return nil
 	}
-	p.sendCTS(h, p.takesNow(h, &to))
-	return &Arrival{Header: *h, p: p, to: to, accepted: true}
+	a := &Arrival{Header: *h, p: p, to: to, accepted: true}
+	a.route = p.sendCTS(&a.Header, slab, p.takesNow(h, &to))
+	return a
 }
 
 // receiveAccepted takes a message that was accepted, and waits for it.
 func (a *Arrival) receiveAccepted() {
 	a.accepted = false
-	a.err = a.p.receive(&a.Header, a.p.mapping(a.Header.Slab), &a.to)
+	a.err = a.p.receive(&a.Header, a.p.mapping(a.Header.Slab), &a.to, a.route)
 	a.done = make(chan struct{})
 	close(a.done)
 }

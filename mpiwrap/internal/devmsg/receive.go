@@ -30,12 +30,11 @@ func (d *Dest) Room() int {
 func (p *Port) Receive(h *Header, to Dest) error {
 	slab := p.mapping(h.Slab)
 	if !p.reaches(h, slab) {
-		p.sendCTS(h, ctsLater)
+		p.sendCTS(h, nil, Later)
 		return fmt.Errorf("a message of rank %d for rank %d lies in memory that this process cannot map: %w",
 			h.Source, h.Dest, ErrDevice)
 	}
-	p.sendCTS(h, p.takesNow(h, &to))
-	return p.receive(h, slab, &to)
+	return p.receive(h, slab, &to, p.sendCTS(h, slab, p.takesNow(h, &to)))
 }
 
 // reaches reports whether the message of an RTS is for this rank, and its place.
@@ -43,14 +42,8 @@ func (p *Port) reaches(h *Header, slab *Slab) bool {
 	return h.Dest == p.Self && (slab != nil || h.Route == OverMPI || h.Route == Rendezvous)
 }
 
-// receive is Receive of a message that this rank reaches, after the CTS.
-func (p *Port) receive(h *Header, slab *Slab, to *Dest) error {
-	route := h.Route
-	if route == RendezvousMapped {
-		if route = p.chosen(h, slab); route == OverMPI {
-			defer slab.Set(h.Slot, Slots(int(h.Bytes)), Free)
-		}
-	}
+// receive is Receive of a message that this rank reaches, by the route that sendCTS has returned.
+func (p *Port) receive(h *Header, slab *Slab, to *Dest, route Route) error {
 	if route != ByMapping {
 		if received, err := p.receiveDirect(h, to); received {
 			return err
@@ -159,10 +152,12 @@ func (p *Port) readSlab(h *Header, slab *Slab, to *Dest) error {
 	for i := range h.Pieces() {
 		off, n := h.Piece(i)
 		slot := h.Slot + off/SlotBytes
-		for spins := 0; slab.State(slot) == Filling; spins++ {
+		state := slab.State(slot)
+		for spins := 0; state != Ready && state != Spoilt; spins++ {
 			pause(spins)
+			state = slab.State(slot)
 		}
-		if slab.State(slot) == Spoilt {
+		if state == Spoilt {
 			f.fail(errUnread(h.Source))
 		}
 		f.add(off, slab.Bytes(slot, n), span{slab, slot, Slots(n)})

@@ -16,31 +16,25 @@ import (
 // comes soon the sender goes through host memory, which waits for no receiver. It receives the CTS later:
 // every rendezvous gets one, before the drain that receives the RTS is complete.
 //
-// Between ranks that share a slab the bytes then come over MPI or in the slab. The state of the first slot
-// says which, and the receiver frees the slots in both cases.
+// Between ranks that share a slab the first slot's state has the CTS, which is there at once, or that the sender has
+// given up: the first one to change the state decides, and both know whether the bytes come over MPI or in the slab.
 
 func ctsTag(h *Header) int { return pieceTags + h.Tag%ctsTags }
 
-// ctsBytes is the length of a CTS: the Seq of the RTS, and whether the receiver takes the message now.
+// ctsBytes is the length of a CTS over MPI: the Seq of the RTS, and whether the receiver takes the message now.
 const ctsBytes = 9
-
-// What a CTS says.
-const (
-	ctsLater byte = iota // the receiver does other things first
-	ctsNow               // it takes the message now
-	ctsWhole             // and as one piece: MPI is given its device memory, which has no use for pieces
-)
 
 // wholeBytes bounds messages of one piece: MPI counts bytes in 32 bits.
 const wholeBytes = 1 << 30
 
-// takesNow is what the CTS says of a message that this rank takes now.
-func (p *Port) takesNow(h *Header, to *Dest) byte {
+// takesNow is the CTS of a message that this rank takes now: as one piece, if MPI is given its device memory and the
+// sender's, which have no use for pieces.
+func (p *Port) takesNow(h *Header, to *Dest) State {
 	n := int(h.Bytes)
 	if h.Route == RendezvousMapped && n <= min(to.Room(), wholeBytes) && p.receivesDirect(to.Mem, n) {
-		return ctsWhole
+		return NowWhole
 	}
-	return ctsNow
+	return Now
 }
 
 // cts is a CTS on its way, of this rank or to it.
@@ -80,11 +74,33 @@ func (c *cts) over(d driver.Driver) bool {
 }
 
 // answer is what the CTS says of a message.
-func (c *cts) answer(seq uint64) byte {
+func (c *cts) answer(seq uint64) State {
 	if binary.LittleEndian.Uint64(c.buf) != seq {
-		return ctsLater
+		return Later
 	}
-	return c.buf[8]
+	return State(c.buf[8])
+}
+
+// answered returns the receiver's CTS, or Filling if there is none yet.
+func (s *Send) answered() State {
+	switch {
+	case s.h.Route == RendezvousMapped:
+		return s.slab.State(s.slot)
+	case s.cts.over(s.p.Driver):
+		return s.cts.answer(s.h.Seq)
+	}
+	return Filling
+}
+
+// giveUp has the message go through host memory. It returns false if the CTS has come meanwhile.
+func (s *Send) giveUp() bool {
+	if s.h.Route == RendezvousMapped {
+		return s.slab.Answer(s.slot, Staged)
+	}
+	s.p.mu.Lock()
+	s.p.ctsLate = append(s.p.ctsLate, s.cts)
+	s.p.mu.Unlock()
+	return true
 }
 
 // awaitCTS waits a short time for the receiver's CTS. It reports whether the receiver takes the message now, and
@@ -92,45 +108,58 @@ func (c *cts) answer(seq uint64) byte {
 // may be waiting for this rank's CTS, which this rank cannot send once MPI has the pieces, and may be the rank that
 // has to take them.
 func (s *Send) awaitCTS() (now bool, partner *Arrival) {
-	c := s.cts
-	s.cts = nil
 	until := time.Now().Add(Patient(int(s.h.Bytes)))
+	answer := State(Filling)
 	for spins, over := 0, s.partner == nil; ; spins++ {
 		if !over {
 			partner, over = s.partner.Poll()
+		} else if spins%64 == 63 { // MPI may have to be called for the RTS to leave
+			_, _, _ = s.p.Driver.Iprobe(s.h.Dest, trialTag, s.p.Private)
 		}
-		if !now && c.over(s.p.Driver) {
-			answer := c.answer(s.h.Seq)
-			if now = answer != ctsLater; !now {
+		if answer == Filling {
+			switch answer = s.answered(); answer {
+			case Later:
 				return false, partner
+			case Now, NowWhole:
+				until = time.Now().Add(Patience)
 			}
-			s.whole = answer == ctsWhole
-			until = time.Now().Add(Patience)
 		}
 		late := time.Now().After(until)
-		if now && (late || over) {
+		if answer != Filling && (late || over) {
+			s.whole = answer == NowWhole
 			return true, partner
 		}
-		if late {
-			break
+		if late && s.giveUp() {
+			s.p.because("the receiver was not there yet")
+			return false, partner
 		}
 		pause(spins)
 	}
-	s.p.mu.Lock()
-	s.p.ctsLate = append(s.p.ctsLate, c)
-	s.p.mu.Unlock()
-	s.p.because("the receiver was not there yet")
-	return false, partner
 }
 
-// sendCTS answers an RTS that proposes a rendezvous.
-func (p *Port) sendCTS(h *Header, answer byte) {
-	if !h.Route.meets() {
-		return
+// sendCTS answers an RTS that proposes a rendezvous, and returns by which route the bytes come. A message of one
+// piece is so noted in h.
+func (p *Port) sendCTS(h *Header, slab *Slab, answer State) Route {
+	switch h.Route {
+	case RendezvousMapped:
+		if slab == nil || !slab.Answer(h.Slot, answer) || answer == Later {
+			return ByMapping
+		}
+		if answer == NowWhole {
+			h.Unit = int(h.Bytes)
+		}
+	case Rendezvous:
+		p.sendCTSOverMPI(h, answer)
+	case ByMapping:
+		return ByMapping
 	}
+	return OverMPI
+}
+
+func (p *Port) sendCTSOverMPI(h *Header, answer State) {
 	c := p.newCTS()
 	binary.LittleEndian.PutUint64(c.buf, h.Seq)
-	c.buf[8] = answer
+	c.buf[8] = byte(answer)
 	var err error
 	c.h, err = p.Driver.Isend(driver.Standard, c.buf, h.Source, ctsTag(h), p.Private)
 	if err != nil || c.h == 0 { // without a CTS the sender does not wait for long
@@ -158,37 +187,26 @@ func (p *Port) DropCTS() {
 // sendDirect sends from the device's memory if the receiver takes the message now. Otherwise it returns false.
 func (s *Send) sendDirect() (sent bool, err error) {
 	now, partner := s.awaitCTS()
-	switch {
-	case !now:
+	if !now {
 		return false, nil
-	case partner != nil:
+	}
+	s.h.Route = OverMPI // also from host memory
+	if s.whole {
+		s.h.Unit = int(s.h.Bytes)
+	}
+	if partner != nil {
 		sent, err = s.exchange(partner)
-	default:
+	} else {
 		err = s.mem.Lend(nil, func(at uintptr) error {
 			sent = true
-			s.announceMPI()
 			return s.sendPiecesFrom(at, func() {})
 		})
 	}
 	if sent {
 		s.p.count(&s.p.stats.SentDirect)
-		if s.h.Route == Rendezvous {
-			s.set(Free)
-		}
+		s.set(Free)
 	}
 	return sent, err
-}
-
-// announceMPI notes in the slab that the bytes come over MPI, and whether as one piece.
-func (s *Send) announceMPI() {
-	switch {
-	case s.h.Route != RendezvousMapped:
-	case s.whole:
-		s.h.Unit = int(s.h.Bytes)
-		s.set(ViaMPIWhole)
-	default:
-		s.set(ViaMPI)
-	}
 }
 
 // A call that sends and receives may be one of a ring: each of its ranks waits for the CTS of the next
@@ -205,7 +223,6 @@ func lendTogether(mem, partner Memory) bool {
 func (s *Send) exchange(a *Arrival) (sent bool, err error) {
 	err = s.mem.LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) error {
 		sent = true
-		s.announceMPI()
 		return s.sendPiecesFrom(at, func() {
 			a.to.lent = to
 			a.receiveAccepted()
@@ -218,21 +235,4 @@ func (s *Send) exchange(a *Arrival) (sent bool, err error) {
 // sendPiecesFrom sends all pieces from an address of the device, and runs meanwhile before it waits for them.
 func (s *Send) sendPiecesFrom(at uintptr, meanwhile func()) error {
 	return s.p.eachPiece(&s.h, memoryAt(at, int(s.h.Bytes)), s.isend, meanwhile, func(int, driver.Status) {})
-}
-
-// chosen waits until the sender of a rendezvous in a slab has chosen a way, and notes in h that it is of one piece. Its
-// choice needs MPI to bring it this rank's CTS.
-func (p *Port) chosen(h *Header, slab *Slab) Route {
-	for spins := 0; slab.State(h.Slot) == Filling; spins++ {
-		p.sweep()
-		pause(spins)
-	}
-	switch slab.State(h.Slot) {
-	case ViaMPIWhole:
-		h.Unit = int(h.Bytes)
-		return OverMPI
-	case ViaMPI:
-		return OverMPI
-	}
-	return ByMapping
 }

@@ -230,6 +230,47 @@ func TestFullSlabs(t *testing.T) {
 	}
 }
 
+// TestLendRefused: the receiver takes a message now, from a device that MPI can no longer be given. It comes over MPI
+// from host memory.
+func TestLendRefused(t *testing.T) {
+	const n = 5*4096 + 100
+	for _, apart := range []bool{false, true} {
+		small(t, apart)
+		for seed := range uint64(5) {
+			onPorts(t, seed, func(p *Port, world driver.Handle) error {
+				for k := range 4 { // the first tells that the slab is mapped
+					if p.Self == 0 {
+						mem := &ram{b: pattern(n, k), lends: true}
+						s, err := p.NewSend(mem, 1, true, nil)
+						if err != nil {
+							return err
+						}
+						mem.lends = false
+						err = p.Driver.Send(driver.Standard, s.RTS(), 1, 0, world)
+						if err = errors.Join(err, s.Start()); err != nil {
+							return err
+						}
+						continue
+					}
+					h, err := rtsFrom(p, world)
+					if err != nil {
+						return err
+					}
+					to := Dest{Buf: make([]byte, n), Mem: &ram{b: make([]byte, n), lends: k%2 == 0}}
+					err = errors.Join(p.TryIn(to.Mem), p.Receive(h, to))
+					if err != nil || !bytes.Equal(to.Mem.(*ram).b, pattern(n, k)) {
+						return fmt.Errorf("message %d (route %d) is wrong: %w", k, h.Route, err)
+					}
+				}
+				if p.Self == 0 && p.Stats().SentDirect > 0 {
+					return fmt.Errorf("%+v", p.Stats())
+				}
+				return nil
+			})
+		}
+	}
+}
+
 // TestUnreadDevice: a sender that cannot read its device has its receiver fail.
 func TestUnreadDevice(t *testing.T) {
 	for _, apart := range []bool{false, true} {

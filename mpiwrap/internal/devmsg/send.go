@@ -55,7 +55,7 @@ func (p *Port) NewSend(mem Memory, dest int, waits bool, partner Partner) (*Send
 	p.seq++
 	p.mu.Unlock()
 	s.h.Tag = int(s.h.Seq % pieceTags)
-	if meets {
+	if s.h.Route == Rendezvous {
 		if err := s.expectCTS(); err != nil {
 			s.Abandon()
 			return nil, err

@@ -20,9 +20,9 @@ import (
 // A slab is memory of one rank, the sender, that other ranks of the node map. It begins with a page of the processes
 // that have mapped it and pages of the states of its slots; the slots follow.
 //
-// Only the sender takes slots. A slot of a message goes from free to filling, to ready when
-// the device has filled it, or to spoilt when it could not, or to viaMPI when the message is sent
-// from the device's memory; the receiver makes it free again.
+// Only the sender takes slots. A slot of a message goes from free to filling, and to ready when
+// the device has filled it, or to spoilt when it could not; the receiver makes it free again.
+// The first slot of a rendezvous has the receiver's CTS meanwhile, or that it comes too late.
 // So the two sides exchange only states, and a message that lies in a slab
 // needs nothing more of the sender: it may compute, or end.
 const (
@@ -70,8 +70,10 @@ const (
 	Filling
 	Ready
 	Spoilt
-	ViaMPI      // the bytes come over MPI after all; the receiver makes the slots free
-	ViaMPIWhole // the same, as one piece
+	Later    // the receiver's CTS: it does other things first, and the bytes come in the slab
+	Now      // the receiver's CTS: it takes the bytes over MPI, in pieces; the sender makes the slots free
+	NowWhole // the same, as one piece
+	Staged   // the sender waits for no CTS any more; the bytes come in the slab
 )
 
 // Slab is one, mapped.
@@ -138,6 +140,11 @@ func (s *Slab) Set(slot, n int, to State) {
 	for i := range n {
 		atomic.StoreUint32(s.word(stateAt+4*(slot+i)), to)
 	}
+}
+
+// Answer changes the state of the first slot of a rendezvous, and reports whether the other side has not done so.
+func (s *Slab) Answer(slot int, to State) bool {
+	return atomic.CompareAndSwapUint32(s.word(stateAt+4*slot), Filling, to)
 }
 
 // Bytes returns n bytes from the beginning of a slot on.
