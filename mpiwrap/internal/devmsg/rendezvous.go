@@ -103,10 +103,10 @@ func (s *Send) giveUp() bool {
 	return true
 }
 
-// awaitCTS waits a short time for the receiver's CTS. It reports whether the receiver takes the message now, and
-// returns the partner's Arrival, if there is one. It waits a short time for the partner's RTS, too: that one's sender
-// may be waiting for this rank's CTS, which this rank cannot send once MPI has the pieces, and may be the rank that
-// has to take them.
+// awaitCTS waits a short time for the receiver's CTS. It reports whether the receiver takes the message now, which the
+// header's route says from then on, and returns the partner's Arrival, if there is one. It waits a short time for the
+// partner's RTS, too: that one's sender may be waiting for this rank's CTS, which this rank cannot send once MPI has the
+// pieces, and may be the rank that has to take them.
 func (s *Send) awaitCTS() (now bool, partner *Arrival) {
 	until := time.Now().Add(Patient(int(s.h.Bytes)))
 	answer := State(Filling)
@@ -126,7 +126,10 @@ func (s *Send) awaitCTS() (now bool, partner *Arrival) {
 		}
 		late := time.Now().After(until)
 		if answer != Filling && (late || over) {
-			s.whole = answer == NowWhole
+			s.h.Route = OverMPI // also from host memory
+			if answer == NowWhole {
+				s.h.Unit = int(s.h.Bytes)
+			}
 			return true, partner
 		}
 		if late && s.giveUp() {
@@ -186,21 +189,22 @@ func (p *Port) DropCTS() {
 
 // sendDirect sends from the device's memory if the receiver takes the message now. Otherwise it returns false.
 func (s *Send) sendDirect() (sent bool, err error) {
-	now, partner := s.awaitCTS()
-	if !now {
-		return false, nil
-	}
-	s.h.Route = OverMPI // also from host memory
-	if s.whole {
-		s.h.Unit = int(s.h.Bytes)
-	}
-	if partner != nil {
-		sent, err = s.exchange(partner)
-	} else {
+	if s.partner != nil {
+		if now, partner := s.awaitCTS(); now {
+			sent, err = s.sendNow(partner)
+		}
+	} else { // the device completes its commands while the RTS is on its way
+		asked := false
 		err = s.mem.Lend(nil, func(at uintptr) error {
-			sent = true
-			return s.sendPiecesFrom(at, func() {})
+			asked = true
+			if sent, _ = s.awaitCTS(); sent {
+				return s.sendPiecesFrom(at, func() {})
+			}
+			return nil
 		})
+		if !asked {
+			_, _ = s.awaitCTS() // by its route the bytes go from host memory
+		}
 	}
 	if sent {
 		s.p.count(&s.p.stats.SentDirect)
@@ -219,8 +223,15 @@ func lendTogether(mem, partner Memory) bool {
 	return partner != nil && partner.Device() == mem.Device()
 }
 
-// exchange sends from the device while it takes the partner's message.
-func (s *Send) exchange(a *Arrival) (sent bool, err error) {
+// sendNow sends from the device while it takes the partner's message, if that has come.
+func (s *Send) sendNow(a *Arrival) (sent bool, err error) {
+	if a == nil {
+		err = s.mem.Lend(nil, func(at uintptr) error {
+			sent = true
+			return s.sendPiecesFrom(at, func() {})
+		})
+		return sent, err
+	}
 	err = s.mem.LendWith(nil, a.to.Mem, a.to.Mark, func(at, to uintptr) error {
 		sent = true
 		return s.sendPiecesFrom(at, func() {

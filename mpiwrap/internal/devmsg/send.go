@@ -17,7 +17,6 @@ type Send struct {
 	reads   []func() error // wait for the pieces, one after the other
 	cts     *cts           // that the receiver answers a rendezvous with
 	partner Partner
-	whole   bool // the receiver takes it as one piece
 }
 
 // Partner is the receive of a call that also sends.
