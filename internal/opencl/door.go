@@ -52,16 +52,34 @@ type door struct {
 	paused   *kept
 }
 
-// openDoor listens. If it cannot, the program cannot be paused.
+// openDoor listens. The command that has served the program before it was killed may have the address until it notices.
+// Without an address the program cannot be paused.
 func (s *Server) openDoor() {
 	if s.opt.Next == nil || s.pid == 0 {
 		return
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: DoorPrefix + strconv.Itoa(s.pid), Net: "unix"})
-	if err != nil {
-		s.opt.Logger.Warn("the program cannot be paused", "err", err)
+	at := &net.UnixAddr{Name: DoorPrefix + strconv.Itoa(s.pid), Net: "unix"}
+	l, err := net.ListenUnix("unix", at)
+	if err == nil {
+		s.admit(l)
 		return
 	}
+	s.opt.Logger.Warn("the program cannot be paused yet", "err", err)
+	go func() {
+		for err != nil {
+			select {
+			case <-s.ended:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			l, err = net.ListenUnix("unix", at)
+		}
+		s.admit(l)
+	}()
+}
+
+// admit serves visitors until the program has ended.
+func (s *Server) admit(l *net.UnixListener) {
 	s.door.listener = l
 	go func() {
 		<-s.ended

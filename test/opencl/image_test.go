@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/image"
+	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/test/schema"
 	"golang.org/x/sys/unix"
 )
@@ -272,9 +274,21 @@ func TestImageRefusals(t *testing.T) {
 	l.file("in", input)
 	refused("has grown since", "--restore")
 	long := p.text()
+	door, err := net.Listen("unix", opencl.DoorPrefix+strconv.Itoa(p.pid)) // as the helper that has not yet noticed
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer door.Close()
 	p.mustImage("--restore", "--append", "--device", platform)
 	p.await("it does not write behind what is there", func() bool {
 		return strings.HasPrefix(p.text(), long+"round ")
+	})
+	if err := door.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.await("there can be no further image of it", func() bool {
+		_, err := image.Programs(p.pid)
+		return err == nil
 	})
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	p.await("it does not end", func() bool { return !p.there() })
