@@ -346,3 +346,24 @@ func TestReasons(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestLeaveNumbers: the next process of a new PID namespace has no number that a thread of another one could have.
+func TestLeaveNumbers(t *testing.T) {
+	const inside = "HOLDFAST_TEST_NAMESPACE"
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes PID namespaces")
+	}
+	if os.Getenv(inside) != "" {
+		LeaveNumbers()
+		if c := exec.Command("true"); c.Run() != nil || c.Process.Pid < 1000 {
+			t.Error("the next process: ", c.Process)
+		}
+		return
+	}
+	c := exec.Command(os.Args[0], "-test.run=^TestLeaveNumbers$")
+	c.Env = append(os.Environ(), inside+"=yes")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -367,8 +367,8 @@ func (r *record) allowed(o *RestoreOptions) error {
 			return fmt.Errorf("%s has grown since the image was taken, by %d bytes: --truncate takes them away, "+
 				"--append has the program write behind them", f.Path, st.Size()-f.Bytes)
 		case o.Truncate && !f.is(o.Own) && f.Inode != st.Sys().(*syscall.Stat_t).Ino:
-			return fmt.Errorf("%s is another file than the program had open, and would be cut to %d bytes: move it away, "+
-				"or --append has the program write behind what it has", f.Path, f.Bytes)
+			return fmt.Errorf("%s is another file than the program had open, and would be cut to %d bytes: move it "+
+				"away, or --append has the program write behind what it has", f.Path, f.Bytes)
 		}
 	}
 	return nil
@@ -387,6 +387,10 @@ func passOver(numbers []int) {
 		_ = os.WriteFile(newest, []byte(strconv.Itoa(most)), 0) // without that right the numbers may be taken
 	}
 }
+
+// LeaveNumbers has a program that is started next in a new PID namespace have none of the low numbers. There the
+// threads of the process that restores it have these.
+func LeaveNumbers() { passOver([]int{1000}) }
 
 // nameOf names the process with a number.
 func nameOf(pid int) string {

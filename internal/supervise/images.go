@@ -127,6 +127,7 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 	}
 	if anew {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: image.Outside(0)}
+		image.LeaveNumbers()
 		if proc, err = child.Start(cmd); err == nil {
 			m.pid = proc.PID()
 		}
