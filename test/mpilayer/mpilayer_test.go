@@ -24,7 +24,8 @@ func TestDrainAtEveryCall(t *testing.T) {
 			file := plain(t, l, "testdata/"+program.name+".c", "-Wno-error=stringop-overflow")
 			for _, cut := range []string{"", "1", "3", "r5"} {
 				t.Run(l.Name+" "+program.name+" cut "+cut, func(t *testing.T) {
-					j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, file, program.times)
+					j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, "MALLOC_PERTURB_=85",
+						file, program.times)
 					j.Env = yield.Env()
 					out, err := j.CombinedOutput(t.Context())
 					if err != nil || !strings.Contains(out, "failed checks: 0\n") {

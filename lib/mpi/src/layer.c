@@ -416,6 +416,7 @@ void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m) {
 }
 
 struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take) {
+	static __thread struct hfm_mail head;
 	hfm_lock();
 	struct hfm_mail *before = NULL, *m = c->first;
 	while (m != NULL && !((source == any_source || source == m->source) && (tag == any_tag || tag == m->tag))) {
@@ -433,6 +434,9 @@ struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_
 		}
 		c->mails--;
 		hfm_taken(m);
+	} else if (m != NULL) {
+		head = *m;
+		m = &head;
 	}
 	hfm_unlock();
 	return m;

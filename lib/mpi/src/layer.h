@@ -220,6 +220,8 @@ void hfm_free_request(struct hfm_request *r);
 uint64_t hfm_next_order(void); /* of posting */
 void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m);
 void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m); /* as the first: it was taken, and not received */
+/* hfm_find_mail takes a message out of the mailbox. Without take it stays, and the thread gets a copy without its data:
+ * another thread may receive the message at once. */
 struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take);
 
 /* page.c. */

@@ -1,16 +1,29 @@
 /* churn.c ROUNDS - communicators that come and go: several threads make some of their own and free them, while what the
- * others do drains; then many are duplicated at once, without blocking. Rank 0 prints how many checks have failed. */
+ * others do drains, and probe for messages that another of them may receive; then many are duplicated at once, without
+ * blocking. Rank 0 prints how many checks have failed. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { THREADS = 4, AT_ONCE = 8 };
+enum { THREADS = 4, AT_ONCE = 8, SHARED = 400 };
 
 static int rank, size, rounds, failed;
 static MPI_Comm parents[THREADS];
 static int bad[THREADS];
+
+/* All messages are alike, so that it does not matter which the thread receives. */
+static void probe(int t, int left, int right) {
+	const int out[SHARED] = { 0 };
+	int in[SHARED], n = 0;
+	MPI_Status st;
+	MPI_Send(out, SHARED, MPI_INT, right, SHARED, MPI_COMM_WORLD);
+	MPI_Probe(left, SHARED, MPI_COMM_WORLD, &st);
+	MPI_Get_count(&st, MPI_INT, &n);
+	bad[t] += n != SHARED || st.MPI_SOURCE != left || st.MPI_TAG != SHARED;
+	MPI_Recv(in, SHARED, MPI_INT, left, SHARED, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
 
 static void *churn(void *arg) {
 	const int t = (int)(intptr_t)arg, right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -24,6 +37,7 @@ static void *churn(void *arg) {
 		MPI_Wait(&r, MPI_STATUS_IGNORE);
 		bad[t] += got != value;
 		MPI_Comm_free(&own);
+		probe(t, left, right);
 	}
 	return NULL;
 }
