@@ -46,7 +46,7 @@ static int start(MPI_Request *request) {
 		}
 	} else if (r != NULL) {
 		r->active = true;
-		r->counted = false;
+		r->counted = r->cancelled = false;
 		r->order = hfm_next_order();
 		count(hfm_entered(r->comm), r->kind == HFM_PERSISTENT_COLLECTIVE);
 		if (r->kind == HFM_PERSISTENT_SEND && r->call == HFM_Ssend_init) {
@@ -193,7 +193,10 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 	case HFM_RECEIVE:
 	case HFM_PERSISTENT_RECEIVE:
 		if (!r->counted && r->active) {
-			REAL(Test_cancelled)(st, &cancelled);
+			if (r->cancelled) {
+				REAL(Test_cancelled)(st, &cancelled);
+				r->cancelled = false;
+			}
 			if (!cancelled) {
 				count_received(r->comm, st, rc);
 			}
@@ -241,14 +244,16 @@ static int handed(struct hfm_request *r, MPI_Status *st) {
 	return raise_on(HANDLE(MPI_Comm, r->comm->handle), rc);
 }
 
+enum { FEW = 64 }; /* need no memory of the heap */
+
 /* The requests of one call: those that the layer knows, and statuses even if the program wants none. */
 struct batch {
 	int n;
 	struct hfm_request **known; /* NULL: none is */
 	MPI_Status *statuses;
 	MPI_Request *asked; /* the library's requests, in place of the program's; NULL: these */
-	struct hfm_request *few[32];
-	MPI_Status few_statuses[32];
+	struct hfm_request *few[FEW];
+	MPI_Status few_statuses[FEW];
 };
 
 /* look fills a batch. n is that of the program, which may be nonsense. */
@@ -260,7 +265,7 @@ static bool look(struct batch *b, int n, const MPI_Request requests[], MPI_Statu
 	if (n <= 0 || hfm_requests.used == 0) {
 		return false;
 	}
-	struct hfm_request **known = n <= 32 ? b->few : malloc((size_t)n * sizeof *known);
+	struct hfm_request **known = n <= FEW ? b->few : malloc((size_t)n * sizeof *known);
 	for (int i = 0; i < n; i++) {
 		known[i] = request_of(requests[i]);
 		if (known[i] != NULL) {
@@ -274,7 +279,7 @@ static bool look(struct batch *b, int n, const MPI_Request requests[], MPI_Statu
 		return false;
 	}
 	if (statuses == MPI_STATUSES_IGNORE) {
-		b->statuses = n <= 32 ? b->few_statuses : calloc((size_t)n, sizeof *b->statuses);
+		b->statuses = n <= FEW ? b->few_statuses : calloc((size_t)n, sizeof *b->statuses);
 	}
 	return true;
 }
@@ -447,9 +452,34 @@ static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI
 
 SLOW int slow_Wait(MPI_Request *request, MPI_Status *status) { return wait_or_test(HFM_Wait, request, NULL, status); }
 
+/* plain reports whether a request is a receive that is nothing special. */
+HFM_INLINE bool plain(const struct hfm_request *r) {
+	return r->kind == HFM_RECEIVE && r->active && !(r->mail || r->counted || r->cancelled || r->own_type);
+}
+
+/* quick_receive waits for a plain receive. */
+static int quick_receive(struct hfm_request *r, MPI_Request *request, MPI_Status *status) {
+	MPI_Status own, *st = status == MPI_STATUS_IGNORE && r->source == MPI_ANY_SOURCE ? &own : status;
+	struct hfm_comm *c = r->comm;
+	hfm_page->waits[0] = hfm_wait_for(c, any_source(r->source), any_tag(r->tag), 0);
+	hfm_quick_begins(HFM_Wait, 0, c, 1);
+	const int rc = REAL(Wait)(request, st);
+	hfm_quick_ends();
+	if (consumed(rc)) {
+		count_alone(peer(hfm_received, c, r->source == MPI_ANY_SOURCE ? st->MPI_SOURCE : r->source), 1);
+	}
+	hfm_remove(&hfm_requests, r->handle, r);
+	hfm_free_request(r);
+	return rc;
+}
+
 static int hfm_Wait(MPI_Request *request, MPI_Status *status) {
-	if (!HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON && hfm_requests.used == 0)) {
+	if (!HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON)) {
 		return slow_Wait(request, status);
+	}
+	if (hfm_requests.used > 0) {
+		struct hfm_request *r = request_of(*request);
+		return r != NULL && plain(r) ? quick_receive(r, request, status) : slow_Wait(request, status);
 	}
 	const struct begun *b = begun_at(*request);
 	const bool named = !HFM_LIKELY(!begun_any) && b->handle == WORD(*request);
@@ -528,8 +558,44 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	return rc;
 }
 
+/* quick_all waits for a batch whose requests are plain receives of known sources, and sends that are not tracked. After
+ * an error there may be no statuses: a receive that has ended has no handle any more, or keeps it for its error. */
+static int quick_all(struct batch *b, MPI_Request requests[], MPI_Status *statuses) {
+	hfm_depth = 1;
+	blocks_on_all(HFM_Waitall, b, requests, HFM_CALL_ALL);
+	const int rc = REAL(Waitall)(b->n, requests, statuses);
+	hfm_leave();
+	for (int i = 0; i < b->n; i++) {
+		struct hfm_request *r = b->known[i];
+		int done = requests[i] == MPI_REQUEST_NULL, error = MPI_SUCCESS;
+		if (!HFM_LIKELY(rc == MPI_SUCCESS) && r != NULL && !done) {
+			MPI_Status st;
+			error = REAL(Request_get_status)(requests[i], &done, &st);
+			error = error == MPI_SUCCESS && done ? st.MPI_ERROR : error;
+		}
+		if (r != NULL && done) {
+			count_alone(peer(hfm_received, r->comm, r->source), consumed(error));
+			hfm_remove(&hfm_requests, r->handle, r);
+			hfm_free_request(r);
+		}
+	}
+	return rc;
+}
+
 static int hfm_Waitall(int n, MPI_Request requests[], MPI_Status statuses[]) {
-	return all_of(HFM_Waitall, n, requests, NULL, statuses);
+	struct batch b;
+	b.n = n;
+	b.known = NULL;
+	bool quick = hfm_depth == 0 && hfm_state == HFM_ON && hfm_requests.used > 0 && n <= FEW;
+	for (int i = 0; quick && i < n; i++) {
+		struct hfm_request *r = b.few[i] = request_of(requests[i]);
+		if (r != NULL) {
+			b.known = b.few;
+			quick = plain(r) && r->source != MPI_ANY_SOURCE;
+		}
+	}
+	return quick && b.known != NULL ? quick_all(&b, requests, statuses)
+									: all_of(HFM_Waitall, n, requests, NULL, statuses);
 }
 
 static int hfm_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
@@ -768,7 +834,8 @@ static int hfm_Cancel(MPI_Request *request) {
 	int rc = MPI_SUCCESS;
 	if (r == NULL && *request != MPI_REQUEST_NULL && !over_at_once(*request)) {
 		track(HFM_CANCELLED_SEND, HFM_Cancel, hfm_first_comm, *request)->active = true;
-	} else if (r != NULL && r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL) {
+	} else if (r != NULL && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE ||
+								(r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL))) {
 		r->cancelled = true;
 	} else if (r != NULL && r->kind == HFM_SYNCHRONOUS && !r->taken_later) {
 		synchronous_ends(r);

@@ -156,7 +156,7 @@ struct hfm_request {
 	int source, tag; /* as the program posted it; the destination of a send */
 	bool active;
 	bool counted;     /* the layer has seen its end */
-	bool cancelled;   /* the program wants a persistent send cancelled */
+	bool cancelled;   /* the program wants a receive or a persistent send cancelled */
 	bool mail;        /* its message was in the mailbox, came by way of the loop, and has this source and tag */
 	bool taken_later; /* a synchronous send whose message is in the mailbox of its receiver */
 	uint64_t number;  /* not 0: a synchronous send is under way, the so manieth of its receiver and tag */
