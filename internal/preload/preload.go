@@ -28,6 +28,9 @@ const CUDA = "libholdfast-cuda.so"
 // Var is the variable by which the dynamic linker loads a library before those of a program.
 const Var = "LD_PRELOAD"
 
+// Audit is the variable by which it asks a library for the file of each library that a program opens.
+const Audit = "LD_AUDIT"
+
 // Beside returns a library of the installation that a command is of; empty: there is none.
 func Beside(command, name string) string {
 	for _, dir := range []string{"../lib", ".", "../lib64"} {
@@ -60,7 +63,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// With returns the value of Var that loads libraries, with colons between them, followed by the variable's old value.
+// With returns the value of Var or Audit that loads libraries, with colons between them, followed by the variable's old
+// value.
 func With(libraries, before string) string {
 	for _, l := range slices.Backward(strings.Split(libraries, ":")) {
 		switch {

@@ -34,10 +34,15 @@ func (s *setup) findLibraries(ctx context.Context) error {
 			return fmt.Errorf("--cuda: %s is not installed with %s; make cuda builds it, make install puts it there",
 				preload.CUDA, s.opt.Self)
 		}
-		s.libraries = strings.TrimSuffix(cuda+":"+s.libraries, ":")
+		if s.opt.Audit {
+			s.auditor = cuda
+			s.cmd.preload(preload.Audit, cuda, os.Getenv(preload.Audit))
+		} else {
+			s.libraries = strings.TrimSuffix(cuda+":"+s.libraries, ":")
+		}
 	}
 	if s.libraries != "" {
-		s.cmd.preload(s.libraries, os.Getenv(preload.Var))
+		s.cmd.preload(preload.Var, s.libraries, os.Getenv(preload.Var))
 	}
 	return nil
 }
@@ -72,13 +77,13 @@ func (s *setup) findLayer(ctx context.Context) {
 
 // preload has mpirun set the variable for the ranks only. before is the ranks' value without that, unless the command
 // line has one.
-func (c *command) preload(layer, before string) {
+func (c *command) preload(variable, layer, before string) {
 	var flag []string
 	switch c.kind {
 	case launchOpenMPI:
-		flag = []string{"-x", preload.Var + "=" + preload.With(layer, before)}
+		flag = []string{"-x", variable + "=" + preload.With(layer, before)}
 	case launchMPICH:
-		flag = []string{"-genv", preload.Var, preload.With(layer, before)}
+		flag = []string{"-genv", variable, preload.With(layer, before)}
 	default:
 		return
 	}
@@ -88,11 +93,11 @@ func (c *command) preload(layer, before string) {
 		name, value, given := strings.Cut(c.prog[i+1], "=")
 		option := strings.TrimLeft(c.prog[i], "-")
 		switch {
-		case !strings.HasPrefix(c.prog[i], "-") || name != preload.Var:
+		case !strings.HasPrefix(c.prog[i], "-") || name != variable:
 		case option == "x" && !given:
 			c.prog[i+1], own = flag[1], true
 		case option == "x":
-			c.prog[i+1], own = preload.Var+"="+preload.With(layer, value), true
+			c.prog[i+1], own = variable+"="+preload.With(layer, value), true
 		case (option == "env" || option == "genv") && i+2 < c.at:
 			c.prog[i+2], own = preload.With(layer, c.prog[i+2]), own || option == "genv"
 		}
@@ -112,13 +117,16 @@ func (s *setup) layerVars() (vars []string) {
 	if s.opt.CUDA && os.Getenv(config.CUDAPauseVar) == "" {
 		vars = append(vars, config.CUDAPauseVar+"=on")
 	}
+	if s.auditor != "" && (s.cmd.kind == launchPlain || s.cmd.kind == launchSrun) {
+		vars = append(vars, preload.Audit+"="+preload.With(s.auditor, os.Getenv(preload.Audit)))
+	}
 	switch {
 	case s.libraries == "":
 	case s.cmd.kind == launchPlain:
 		vars = append(vars, preload.Var+"="+preload.With(s.libraries, os.Getenv(preload.Var)))
 	case s.cmd.kind == launchSrun && s.cmd.before != nil:
 		vars = append(vars, config.PreloadVar+"="+s.libraries)
-	case s.cmd.kind == launchSrun && (s.opt.Messages == MessagesOn || s.opt.CUDA):
+	case s.cmd.kind == launchSrun && (s.opt.Messages == MessagesOn || s.opt.CUDA && !s.opt.Audit):
 		s.log.say("warning: the ranks start without these libraries: holdfast start-rank cannot stand before them, as "+
 			"the command is not on all nodes, or the program is copied to them; give srun --export=ALL,%s=%s",
 			preload.Var, s.libraries)

@@ -33,7 +33,7 @@ func TestPreload(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.line, err)
 		}
-		cmd.preload(layer, c.before)
+		cmd.preload(preload.Var, layer, c.before)
 		if got := strings.Join(cmd.onHosts(nil, nil, 0), " "); got != c.want {
 			t.Errorf("%s\ngot  %s\nwant %s", c.line, got, c.want)
 		}
@@ -42,8 +42,9 @@ func TestPreload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.preload(layer, "")
-	want := "mpirun.openmpi -x LD_PRELOAD=" + layer + " -np 2 ./app"
+	cmd.preload(preload.Var, layer, "")
+	cmd.preload(preload.Audit, "/opt/cuda.so", "/u.so")
+	want := "mpirun.openmpi -x LD_AUDIT=/opt/cuda.so:/u.so -x LD_PRELOAD=" + layer + " -np 2 ./app"
 	if got := strings.Join(cmd.onHosts(nil, nil, 2), " "); got != want {
 		t.Errorf("with half the ranks\ngot  %s\nwant %s", got, want)
 	}

@@ -30,6 +30,7 @@ type setup struct {
 	addrs     map[string]string   // of nodes
 	tasks     int                 // ranks with all nodes; 0 where only mpirun knows
 	libraries string              // for the ranks, with colons; empty: they go without
+	auditor   string              // library for preload.Audit of the ranks; empty: none
 	fewer     bool                // nodes than the job had before it was requeued
 	cfg       decide.Config
 }

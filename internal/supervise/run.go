@@ -30,6 +30,7 @@ type Options struct {
 	JSON               bool
 	Daemons            bool // start holdfast node on each node
 	CUDA               bool // put libholdfast-cuda before the driver of the ranks, so that they can be paused
+	Audit              bool // with CUDA: by preload.Audit, for programs that open the driver by a path
 	Messages           Messages
 	Images             *Images // of a program that takes no checkpoints; nil: it does
 	Watch              bool    // only look at the program

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HFL_VERSION 2
+#define HFL_VERSION 3
 
 /* The treatment of an allocation in a checkpoint. */
 enum hfl_part {
@@ -40,6 +40,8 @@ struct hf_cuda_ledger {
 	void (*own)(bool on);
 	/* Copies an array to the host or back, once its context has done all its work: the driver's error code. */
 	int (*copy)(const struct hfl_allocation *array, void *host, bool out);
+	/* Whether the driver is there, and no call has come to the library. */
+	bool (*passed_by)(void);
 };
 
 /* Exported by libholdfast-cuda. */

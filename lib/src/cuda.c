@@ -212,6 +212,12 @@ int hf_follow_ledger(struct hf_client *c, const char *call) {
 	if (ledger == NULL || c->pid != getpid()) {
 		return HF_OK;
 	}
+	if (ledger->passed_by()) {
+		return hf_fail(HF_E_FAILED,
+			"%s: the program has opened CUDA's driver by a path or another name, past libholdfast-cuda: start it by "
+			"holdfast run --cuda=audit, or with LD_AUDIT=.../libholdfast-cuda.so in place of LD_PRELOAD",
+			call);
+	}
 	if ((all = list(call, &n)) == NULL) {
 		return HF_E_MEMORY;
 	}

@@ -35,6 +35,21 @@ func TestSame(t *testing.T) {
 	}
 }
 
+// TestAudit: a program that opens the driver by its path gets the library if that audits the dynamic linker.
+func TestAudit(t *testing.T) {
+	want := alone().run(t, linked)
+	const rolls, done = "HOLDFAST_CUDA_CHECK=20", "20 of 20 roll backs"
+	byPath := "DRIVER=" + filepath.Join(built.dir, fake, "libcuda.so.1")
+	for _, program := range []string{linked, resolved} {
+		r := audited(library()).with(byPath, rolls).run(t, program)
+		r.same(t, want)
+		r.has(t, done)
+	}
+	if r := preloaded(library()).with(byPath, rolls).run(t, resolved); strings.Contains(r.said, done) {
+		t.Error("the program does not open the driver past a library that is preloaded")
+	}
+}
+
 // TestRollBacks: at random moments all memory is saved, scribbled over and restored, while threads allocate and launch.
 func TestRollBacks(t *testing.T) {
 	want := alone().run(t, linked)

@@ -77,6 +77,24 @@ func TestProtect(t *testing.T) {
 	}
 }
 
+// TestProtectPast: a program whose CUDA calls the library does not see gets an error, and none if the library audits
+// the dynamic linker.
+func TestProtectPast(t *testing.T) {
+	w, program := protecting(t)(t.TempDir())
+	past := filepath.Join(t.TempDir(), "past")
+	if err := run([]string{"cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I../../lib", "testdata/past.c",
+		"-L" + filepath.Dir(program), "-lholdfast", "-Wl,-rpath," + filepath.Dir(program), "-o", past}); err != nil {
+		t.Fatal(err)
+	}
+	w = w.with("DRIVER=" + filepath.Join(built.dir, fake, "libcuda.so.1"))
+	if r := w.run(t, past); !strings.Contains(r.out, "past libholdfast-cuda") {
+		t.Errorf("preloaded: %s%s", r.out, r.said)
+	}
+	if r := w.with("LD_PRELOAD=", "LD_AUDIT="+library()).run(t, past); r.out != "protected\n" {
+		t.Errorf("as an auditor: %s%s", r.out, r.said)
+	}
+}
+
 // TestProtectOtherMemory: a restarted program whose device memory is not what the checkpoint has gets an error that
 // names the memory, and nothing is restored.
 func TestProtectOtherMemory(t *testing.T) {

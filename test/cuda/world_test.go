@@ -87,6 +87,11 @@ func preloaded(library string) way {
 	return way{"LD_PRELOAD=" + library, "LD_LIBRARY_PATH=" + filepath.Join(built.dir, fake)}
 }
 
+// audited has the dynamic linker ask a library for each file that the program opens.
+func audited(library string) way {
+	return way{"LD_AUDIT=" + library, "LD_LIBRARY_PATH=" + filepath.Join(built.dir, fake)}
+}
+
 func path() way {
 	return way{"LD_LIBRARY_PATH=" + filepath.Join(built.dir, front) + ":" + filepath.Join(built.dir, fake)}
 }

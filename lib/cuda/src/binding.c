@@ -14,6 +14,7 @@
 
 const char *const hf_names[HF_COUNT] = { HF_NAMES };
 hf_any *hf_real[HF_COUNT];
+atomic_bool hf_bound;
 struct hf_settings hf_settings = { .seed = 1, .calls = 1000, .wait = 60 };
 
 /* Where distributions, containers and WSL have the driver, after LD_LIBRARY_PATH. */
@@ -21,14 +22,25 @@ static const char *const usual[] = { "/usr/lib/x86_64-linux-gnu", "/usr/lib64", 
 	"/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib", "/run/opengl-driver/lib",
 	"/usr/lib64/nvidia", "/usr/lib/nvidia" };
 
+bool hf_is_driver(const char *file) {
+	static const char driver[] = "libcuda.so";
+	const char *name = strrchr(file, '/');
+
+	name = name != NULL ? name + 1 : file;
+	return strncmp(name, driver, sizeof driver - 1) == 0 &&
+		(name[sizeof driver - 1] == 0 || name[sizeof driver - 1] == '.');
+}
+
 static CUresult no_driver(void) { return CUDA_ERROR_NO_DEVICE; }
 
 static CUresult no_function(void) { return CUDA_ERROR_NOT_SUPPORTED; }
 
+/* If the library is an auditor, each path by which the program has opened the driver is a name of the library for the
+ * dynamic linker. This path is spelt as no program does it. */
 static void *driver_at(const char *folder, size_t length, const struct stat *self) {
 	char path[4096];
 	struct stat there;
-	int n = snprintf(path, sizeof path, "%.*s/libcuda.so.1", (int)length, folder);
+	int n = snprintf(path, sizeof path, "%.*s/./libcuda.so.1", (int)length, folder);
 
 	if (length == 0 || n < 0 || (size_t)n >= sizeof path || stat(path, &there) != 0 ||
 		(there.st_dev == self->st_dev && there.st_ino == self->st_ino)) {
@@ -48,6 +60,9 @@ static void *open_driver(void) {
 	if (named != NULL && *named != 0) {
 		if ((driver = dlopen(named, RTLD_NOW | RTLD_LOCAL)) == NULL) {
 			hf_say("HOLDFAST_CUDA_DRIVER: %s", dlerror());
+		} else if (dlsym(driver, "hf_cuda_ledger") != NULL) {
+			hf_say("HOLDFAST_CUDA_DRIVER: %s is a name of this library", named);
+			driver = NULL;
 		}
 		return driver;
 	}
@@ -150,6 +165,7 @@ static void bind_all(void) {
 	void *driver;
 	unsigned i;
 
+	atomic_store(&hf_bound, true);
 	read_settings();
 	if ((driver = open_driver()) == NULL) {
 		hf_say("there is no driver libcuda.so.1 on this machine; HOLDFAST_CUDA_DRIVER can name it");

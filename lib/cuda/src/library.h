@@ -1,4 +1,5 @@
-/* library.h - the common part of libholdfast-cuda's files. It exports the driver's names and hf_cuda_ledger. */
+/* library.h - the common part of libholdfast-cuda's files. It exports the driver's names, hf_cuda_ledger, and the
+ * functions of an auditor. */
 #ifndef HF_CUDA_LIBRARY_H
 #define HF_CUDA_LIBRARY_H
 
@@ -51,6 +52,12 @@ struct hf_settings {
 	char **variables;       /* of the environment */
 };
 extern struct hf_settings hf_settings;
+
+/* Whether the program has called the library. */
+extern atomic_bool hf_bound;
+
+/* Whether a file has one of the driver's names, with or without a folder. */
+bool hf_is_driver(const char *file);
 
 /* Says a line on standard error. */
 void hf_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,4 +1,8 @@
 /* tell.c - the ledger, as libholdfast reads it for hf_protect_cuda. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+
 #include "../../common/ledger.h"
 #include "library.h"
 
@@ -80,6 +84,19 @@ static int copy(const struct hfl_allocation *array, void *host, bool out) {
 	return e;
 }
 
-static const struct hf_cuda_ledger ledger = { HFL_VERSION, list, own, copy };
+/* The library's own name is another one, unless it was found under the driver's. */
+static int other_driver(struct dl_phdr_info *object, size_t bytes, void *own_base) {
+	(void)bytes;
+	return hf_is_driver(object->dlpi_name) && (void *)object->dlpi_addr != own_base;
+}
+
+static bool passed_by(void) {
+	Dl_info info;
+
+	return !atomic_load(&hf_bound) && dladdr(&hf_bound, &info) != 0 &&
+		dl_iterate_phdr(other_driver, info.dli_fbase) != 0;
+}
+
+static const struct hf_cuda_ledger ledger = { HFL_VERSION, list, own, copy, passed_by };
 
 __attribute__((visibility("default"))) const struct hf_cuda_ledger *hf_cuda_ledger(void) { return &ledger; }

@@ -73,7 +73,8 @@ ALL(DECLARE)
 #define FIND(f, name) found += resolve(name, (void **)&p_##f, 13000, 0, NULL) == CUDA_SUCCESS && p_##f != NULL, all++;
 
 static void start(void) {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+	const char *named = getenv("DRIVER");
+	void *driver = dlopen(named != NULL ? named : "libcuda.so.1", RTLD_NOW);
 	__typeof__(&cuGetProcAddress_v2) resolve;
 	int found = 0, all = 0;
 

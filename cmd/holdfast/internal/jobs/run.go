@@ -152,8 +152,14 @@ func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {
 	fs.BoolVar(&opt.Daemons, "daemons", false, "start holdfast node on each node, for a program that uses "+
 		"libholdfast: these daemons outlive a crash of the program, and end with this command")
 	fs.BoolVar(&opt.Watch, "watch", false, "only watch: start any MPI program once and take no checkpoints")
-	fs.BoolVar(&opt.CUDA, "cuda", false, "put libholdfast-cuda before CUDA's driver, so that holdfast pause and "+
-		"migrate work with the program, which need not be changed")
+	fs.BoolFunc("cuda", "put libholdfast-cuda before CUDA's driver, so that holdfast pause and migrate work with the "+
+		"program, which need not be changed; audit: also if it opens the driver by a path", func(how string) error {
+		opt.CUDA, opt.Audit = how != "false", how == "audit"
+		if how != "true" && how != "false" && !opt.Audit {
+			return errors.New("want --cuda or --cuda=audit")
+		}
+		return nil
+	})
 	cli.JSON(fs, &opt.JSON, "write each decision as one JSON object", supervise.Decision{})
 	fs.StringVar(&opt.Interface, "interface", "", "`INTERFACE` or address at which the ranks reach this command "+
 		"(default: setting control.interface, else the first interface that is up; fast networks come last)")
