@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestSame: a program computes the same with the library in front, however that is put there and however the program
@@ -41,10 +42,18 @@ func TestAudit(t *testing.T) {
 	const rolls, done = "HOLDFAST_CUDA_CHECK=20", "20 of 20 roll backs"
 	byPath := "DRIVER=" + filepath.Join(built.dir, fake, "libcuda.so.1")
 	for _, program := range []string{linked, resolved} {
-		r := audited(library()).with(byPath, rolls).run(t, program)
-		r.same(t, want)
-		r.has(t, done)
+		for _, driver := range []string{"", "HOLDFAST_CUDA_" + byPath} {
+			r := audited(library()).with(byPath, rolls, driver).run(t, program)
+			r.same(t, want)
+			r.has(t, done)
+		}
 	}
+	moved := twoGPUs(t).with("LD_PRELOAD=", "LD_AUDIT="+library(), byPath).start(t, resolved, longProgram...)
+	time.Sleep(100 * time.Millisecond)
+	if direct, err := goes(t, "1", moved); err != nil || !direct || moved.used(t, 0) != 0 {
+		t.Error(direct, err, moved.used(t, 0))
+	}
+	moved.ends(t, alone().run(t, linked, longProgram...))
 	if r := preloaded(library()).with(byPath, rolls).run(t, resolved); strings.Contains(r.said, done) {
 		t.Error("the program does not open the driver past a library that is preloaded")
 	}

@@ -52,13 +52,17 @@ static void *driver_at(const char *folder, size_t length, const struct stat *sel
 /* The driver, by an absolute path: its name alone is this library's. */
 static void *open_driver(void) {
 	const char *named = getenv("HOLDFAST_CUDA_DRIVER"), *path = getenv("LD_LIBRARY_PATH");
+	const char *slash = named != NULL ? strrchr(named, '/') : NULL;
 	struct stat self = { 0 };
 	void *driver = NULL;
+	char spelt[4096];
 	Dl_info info;
 	size_t i, length;
 
 	if (named != NULL && *named != 0) {
-		if ((driver = dlopen(named, RTLD_NOW | RTLD_LOCAL)) == NULL) {
+		snprintf(spelt, sizeof spelt, "%.*s%s%s", slash != NULL ? (int)(slash - named) : 0, named,
+			slash != NULL ? "/./" : "", slash != NULL ? slash + 1 : named);
+		if ((driver = dlopen(spelt, RTLD_NOW | RTLD_LOCAL)) == NULL) {
 			hf_say("HOLDFAST_CUDA_DRIVER: %s", dlerror());
 		} else if (dlsym(driver, "hf_cuda_ledger") != NULL) {
 			hf_say("HOLDFAST_CUDA_DRIVER: %s is a name of this library", named);
