@@ -834,8 +834,9 @@ static int hfm_Cancel(MPI_Request *request) {
 	int rc = MPI_SUCCESS;
 	if (r == NULL && *request != MPI_REQUEST_NULL && !over_at_once(*request)) {
 		track(HFM_CANCELLED_SEND, HFM_Cancel, hfm_first_comm, *request)->active = true;
-	} else if (r != NULL && (r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE ||
-								(r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL))) {
+	} else if (r != NULL &&
+		(r->kind == HFM_RECEIVE || r->kind == HFM_PERSISTENT_RECEIVE ||
+			(r->kind == HFM_PERSISTENT_SEND && r->source != MPI_PROC_NULL))) {
 		r->cancelled = true;
 	} else if (r != NULL && r->kind == HFM_SYNCHRONOUS && !r->taken_later) {
 		synchronous_ends(r);

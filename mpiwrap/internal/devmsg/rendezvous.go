@@ -105,8 +105,8 @@ func (s *Send) giveUp() bool {
 
 // awaitCTS waits a short time for the receiver's CTS. It reports whether the receiver takes the message now, which the
 // header's route says from then on, and returns the partner's Arrival, if there is one. It waits a short time for the
-// partner's RTS, too: that one's sender may be waiting for this rank's CTS, which this rank cannot send once MPI has the
-// pieces, and may be the rank that has to take them.
+// partner's RTS, too: that one's sender may be waiting for this rank's CTS, which this rank cannot send once MPI has
+// the pieces, and may be the rank that has to take them.
 func (s *Send) awaitCTS() (now bool, partner *Arrival) {
 	until := time.Now().Add(Patient(int(s.h.Bytes)))
 	answer := State(Filling)
