@@ -233,6 +233,10 @@ func (c *slowConn) Write(b []byte) (int, error) {
 func TestQuietAwaitsReply(t *testing.T) {
 	h := newHostile(t)
 	h.populate()
+	if err := h.server.quiet(time.Minute); err != nil { // the goroutine below comes behind what has made the server
+		t.Fatal(err)
+	}
+	h.server.goOn()
 	near, far := pair(t)
 	defer near.Close()
 	defer far.Close()

@@ -236,7 +236,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"hf_cuda_ledger"}
+	want := []string{"hf_cuda_ledger", "la_version", "la_objopen", "la_objsearch"}
 	for line := range strings.Lines(string(table)) {
 		if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
 			want = append(want, f[0])

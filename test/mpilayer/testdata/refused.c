@@ -126,7 +126,7 @@ static void open_many(void) {
 }
 
 /* A message that is too long for its receive counts as received, whatever call the program learns it by. */
-static void open_truncated(void) {
+static void wait_truncated(void) {
 	const int out[3] = { 1, 2, 3 };
 	int got[3], code[3], errors = 0;
 	MPI_Request two[2];
@@ -221,7 +221,7 @@ static const struct {
 	{ NULL, open_collective, end_collective, 0 },
 	{ NULL, open_idup, end_idup, 0 },
 	{ NULL, open_many, open_nothing, 0 },
-	{ NULL, open_truncated, open_nothing, 0 },
+	{ NULL, wait_truncated, open_nothing, 0 },
 	{ "MPI_Grequest_start", open_generalized, end_generalized, 0 },
 	{ NULL, complete_generalized, end_request, 0 },
 #if MPI_VERSION >= 4
