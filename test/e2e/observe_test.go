@@ -89,8 +89,8 @@ func checkReport(t *testing.T, dir string) {
 		t.Errorf("epochs: got %+v", r.Epochs)
 	}
 	tot := r.Totals
-	if sum := tot.Computing + tot.Lost + tot.Stopped + tot.Starting + tot.Ending + tot.Dead; sum < 0.99*tot.Wall ||
-		sum > 1.01*tot.Wall || tot.Dead <= 0 {
+	sum := tot.Computing + tot.Lost + tot.Noticing + tot.Stopped + tot.Starting + tot.Ending + tot.Dead
+	if sum < 0.99*tot.Wall || sum > 1.01*tot.Wall || tot.Dead <= 0 {
 		t.Errorf("totals: got %+v", tot)
 	}
 	for _, n := range r.Notes {
