@@ -297,9 +297,9 @@ func TestOneCannot(t *testing.T) {
 	managed := alone().run(t, linked, "60")
 	usage := filepath.Join(t.TempDir(), "usage")
 	good := pausable(usage).start(t, linked, longProgram...)
-	spin := pausable(usage).start(t, linked, "spin", "2")
+	spin := pausable(usage).start(t, linked, "spin", "4")
 	time.Sleep(200 * time.Millisecond) // its kernel waits for the host by now
-	err := together(t, func(g *pause.Group) error { return g.Pause(t.Context(), time.Second/4) }, good, spin)
+	err := together(t, func(g *pause.Group) error { return g.Pause(t.Context(), 3*time.Second/2) }, good, spin)
 	if err == nil || !regexp.MustCompile(`process \d+ \(linked\): it does not come to rest: stream 0x[0-9a-f]+ is `+
 		`busy; the last call of it is cuLaunchKernel`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
