@@ -49,7 +49,9 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	moved := twoGPUs(t).with("LD_PRELOAD=", "LD_AUDIT="+library(), byPath).start(t, resolved, longProgram...)
-	time.Sleep(100 * time.Millisecond)
+	for moved.used(t, 0) == 0 { // it has a context, and no memory yet
+		time.Sleep(time.Millisecond)
+	}
 	if direct, err := goes(t, "1", moved); err != nil || !direct || moved.used(t, 0) != 0 {
 		t.Error(direct, err, moved.used(t, 0))
 	}
