@@ -55,8 +55,8 @@ type Restored struct {
 // ErrNone is the error if there is no image.
 var ErrNone = errors.New("there is no image")
 
-// Restore starts a program from an image. All that the image has is read and checked before. After an error nothing of
-// the program is left.
+// Restore starts a program from an image. It runs once all that the image has is read and checked. After an error
+// nothing of the program is left.
 func Restore(ctx context.Context, o RestoreOptions) (p Restored, err error) {
 	if err := trusted(o.Dir); err != nil {
 		return p, err
@@ -135,7 +135,12 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		return p, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	r, files, err := unpack(ctx, v, e, dir)
+	sh, err := v.Fetch(ctx, e, 0)
+	if err != nil {
+		return p, &damagedError{e, err}
+	}
+	defer func() { err = errors.Join(err, sh.Close()) }()
+	r, files, err := unpack(ctx, sh, dir)
 	defer func() { closeAll(slices.Collect(maps.Values(files))) }()
 	if err != nil {
 		return p, &damagedError{e, err}
@@ -149,8 +154,21 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	if err := r.allowed(&o); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
-	p.Guard, err = r.start(o, dir, files)
+	p.Guard, err = r.start(o, dir, files, func(to *os.File, program int) error {
+		err := feed(ctx, sh, stateOf(program), to)
+		if err != nil && ctx.Err() == nil {
+			err = &damagedError{e, err}
+		}
+		return err
+	})
 	return p, err
+}
+
+// feed passes a state on, which is verified on the way.
+func feed(ctx context.Context, sh *storage.Shard, name string, to *os.File) error {
+	all := sh.Sections()
+	size := all[slices.IndexFunc(all, func(s storage.SectionInfo) bool { return s.Name == name })].Size // it is there
+	return opencl.Feed(to, size, func(b []byte, off int64) error { return sh.ReadAt(ctx, name, b, off) })
 }
 
 // trusted refuses a directory of images that another user can write to: an image runs whatever is in it.
@@ -213,15 +231,9 @@ func folder() (dir string, remove func() error, err error) {
 	}
 }
 
-// unpack reads an image. The files, by sections, are in memory, or, if they are large, in a folder. CRIU finds its
-// files there by their names.
-func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir string) (r *record,
-	files map[string]*os.File, err error) {
-	sh, err := v.Fetch(ctx, e, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer func() { err = errors.Join(err, sh.Close()) }()
+// unpack reads an image, but for the states of its programs. The files, by sections, are in memory, or, if they are
+// large, in a folder. CRIU finds its files there by their names.
+func unpack(ctx context.Context, sh *storage.Shard, dir string) (r *record, files map[string]*os.File, err error) {
 	sizes := map[string]int64{}
 	files = map[string]*os.File{}
 	for _, s := range sh.Sections() {
@@ -235,6 +247,9 @@ func unpack(ctx context.Context, v *checkpoints.View, e storage.Epoch, dir strin
 		name := fileOf(s.Name)
 		if name == "" {
 			return nil, files, fmt.Errorf("it has a section %q, which no image has", s.Name)
+		}
+		if strings.HasPrefix(s.Name, stateSection) {
+			continue // feed passes it on
 		}
 		f, err := extract(ctx, sh, s, filepath.Join(dir, name))
 		if err != nil {
@@ -408,8 +423,10 @@ func newer(a, than string) bool {
 	return number(a) > number(than)
 }
 
-// start has CRIU make the process, which is stopped at first, and the helper its objects.
-func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.File) (guard *child.Process, err error) {
+// start has CRIU make the process, which is stopped at first, and the helper its objects. state passes on that of a
+// program.
+func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.File,
+	state func(to *os.File, program int) error) (guard *child.Process, err error) {
 	var cut []file
 	ends := map[string]int64{} // of files that have grown
 	for _, f := range r.Files {
@@ -468,7 +485,8 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 	for i := range r.Programs {
 		p, n := &r.Programs[i], 1+len(r.Programs[i].Connections)
 		area := func(k int) *os.File { return sections[areaOf(i, k)] }
-		if err := p.attach(o, r.user(), programs[:n], helpers[:n], sections[stateOf(i)], area); err != nil {
+		state := func(to *os.File) error { return state(to, i) }
+		if err := p.attach(o, r.user(), programs[:n], helpers[:n], state, area); err != nil {
 			return guard, err
 		}
 		programs, helpers = programs[n:], helpers[n:]
@@ -477,8 +495,8 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 }
 
 // attach starts the helper of a program that CRIU has made. programs and helpers are the ends of its sockets.
-func (r *program) attach(o RestoreOptions, user *syscall.Credential, programs, helpers []*os.File, state *os.File,
-	section func(area int) *os.File) error {
+func (r *program) attach(o RestoreOptions, user *syscall.Credential, programs, helpers []*os.File,
+	state func(to *os.File) error, section func(area int) *os.File) error {
 	var ours []*os.File
 	defer func() { closeAll(ours) }() // the helper has its own
 	mapped, err := mappings(r.PID)
@@ -506,7 +524,7 @@ func (r *program) attach(o RestoreOptions, user *syscall.Credential, programs, h
 	if err := r.putAsked(programs[0], areas, helpers); err != nil {
 		return err
 	}
-	files := []*os.File{helpers[0], state, ring}
+	files := []*os.File{helpers[0], nil, ring} // and the state
 	for i, m := range r.Areas {
 		if !m.New {
 			files = append(files, areas[i])
@@ -530,7 +548,19 @@ func (r *program) attach(o RestoreOptions, user *syscall.Credential, programs, h
 	if err != nil {
 		return err
 	}
-	return opencl.ServePaused(files, o.Device, user, errs)
+	from, to, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	files[1] = from
+	fed := make(chan error, 1)
+	go func() { fed <- state(to) }()
+	err = opencl.ServePaused(files, o.Device, user, errs)
+	_ = from.Close() // the helper has its own
+	if e := <-fed; e != nil {
+		return e // why the helper has ended
+	}
+	return err
 }
 
 // user is whom helpers run as, nil: as this process.

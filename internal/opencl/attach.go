@@ -16,7 +16,7 @@ type nowhere struct{ net.Conn }
 
 // attach makes a program's objects again, under their numbers, on devices of this process. files are the ring, the
 // connections and the areas. No request is carried out.
-func (s *Server) attach(w *world, contents []byte, files []*os.File) (err error) {
+func (s *Server) attach(w *world, from *contents, files []*os.File) (err error) {
 	if len(files) < 1+len(w.Areas) {
 		return errKept
 	}
@@ -45,13 +45,14 @@ func (s *Server) attach(w *world, contents []byte, files []*os.File) (err error)
 		}
 		_ = f.Close() // the connection has its own
 	}
-	return s.restoreWorld(w, contents)
+	return s.restoreWorld(w, from)
 }
 
-func (s *Server) restoreWorld(w *world, contents []byte) error {
+func (s *Server) restoreWorld(w *world, from *contents) error {
 	h := &handler{Server: s, conn: nowhere{}}
-	for _, o := range w.Objects {
-		if err := h.makeAgain(o, contents); err != nil {
+	for i := range w.Objects {
+		o := &w.Objects[i]
+		if err := h.makeAgain(o, from); err != nil {
 			return fmt.Errorf("object %d: %w", o.ID, err)
 		}
 	}
@@ -99,7 +100,7 @@ func before(status int32) error {
 }
 
 // makeAgain carries out again the request that made an object, and gives it its contents.
-func (h *handler) makeAgain(o keptObject, contents []byte) error {
+func (h *handler) makeAgain(o *keptObject, from *contents) error {
 	do := operations.of(o.Op)
 	if do == nil {
 		return errKept
@@ -118,8 +119,15 @@ func (h *handler) makeAgain(o keptObject, contents []byte) error {
 			made.barrier = issuedEvent(0, made.dev, nil, before(o.Barrier))
 		}
 	case *mem:
-		if o.Bytes > 0 {
-			return made.initialize(contents[o.At:][:o.Bytes])
+		for off := 0; off < o.Bytes; {
+			b, err := from.next(o, off, made.imgs != nil)
+			if err == nil {
+				err = made.initialize(off, b)
+			}
+			if err != nil {
+				return err
+			}
+			off += len(b)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (h *handler) fillNew(m *wire.Request, id uint64, o *mem) (*reply, error) {
 		if o.restored() {
 			return done, h.enter(m, id, o)
 		}
-		if err := o.initialize(b); err != nil {
+		if err := o.initialize(0, b); err != nil {
 			_ = o.free() // the first error counts
 			return failed(err)
 		}

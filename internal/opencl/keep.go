@@ -1,7 +1,6 @@
 package opencl
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -469,7 +468,7 @@ func readWorld(f *os.File) (w *world, contents []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var tail [12]byte
+	var tail [tailBytes]byte
 	if _, err := f.ReadAt(tail[:], end-int64(len(tail))); err != nil {
 		return nil, nil, errKept
 	}
@@ -481,14 +480,11 @@ func readWorld(f *os.File) (w *world, contents []byte, err error) {
 	if _, err := f.ReadAt(text, end-int64(len(tail))-n); err != nil {
 		return nil, nil, err
 	}
-	w = &world{}
-	if crc32.Checksum(text, castagnoli) != binary.LittleEndian.Uint32(tail[:]) {
-		return nil, nil, errKept
+	if w, err = decodeWorld(text, tail); err != nil {
+		return nil, nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(w); err != nil || w.End != end-int64(len(tail))-n {
-		return nil, nil, errors.Join(errKept, err)
+	if w.End != end-int64(len(tail))-n {
+		return nil, nil, errKept
 	}
 	if w.End == 0 {
 		return w, nil, nil

@@ -38,9 +38,9 @@ func (m *mem) on(i int) interface {
 	return m.imgs[i]
 }
 
-// initialize writes the bytes of a new object, on one device: others get them when they need
-// them.
-func (m *mem) initialize(b []byte) error {
+// initialize writes bytes of a new object, on one device: others get them when they need them. An image takes all at
+// once.
+func (m *mem) initialize(off int, b []byte) error {
 	q, err := m.ctx.open[0].Queue(ownQueue)
 	if err != nil {
 		return err
@@ -50,7 +50,7 @@ func (m *mem) initialize(b []byte) error {
 		m.shared.current[0] = true
 	}
 	if m.bufs != nil {
-		return q.Write(m.bufs[0], 0, b)
+		return q.Write(m.bufs[0], off, b)
 	}
 	return q.WriteImage(m.imgs[0], m.imgs[0].Whole(), b)
 }

@@ -50,9 +50,9 @@ func ServePaused(files []*os.File, devices string, user *syscall.Credential, err
 // ready when all objects are there again: from then on the program is this process's. Otherwise it returns.
 func Resume(ctx context.Context, control *net.UnixConn, opt Options, files []*os.File, ready func()) error {
 	s := newServer(control, opt)
-	w, contents, err := readWorld(files[0])
+	w, all, err := readKept(files[0])
 	if err == nil {
-		err = errors.Join(s.attach(w, contents, files[1:]), unmap(contents))
+		err = errors.Join(s.attach(w, all, files[1:]), unmap(all.mapped))
 	}
 	_ = files[0].Close() // it was only read
 	if err != nil {

@@ -2,8 +2,10 @@ package opencl
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -297,5 +299,90 @@ func TestServerOfStillKilled(t *testing.T) {
 	s.Close()
 	if state, err := states(s.PID); err != nil || strings.Contains(state, "T") {
 		t.Errorf("its threads are %q (%v)", state, err)
+	}
+}
+
+// TestFeed: the state of a paused program comes out of a pipe as it was written. One that ends too early, or that has
+// changed, is refused; an error of the reader is the feeder's.
+func TestFeed(t *testing.T) {
+	const large = 20 << 20 // more than one piece
+	all := make([]byte, large+page)
+	for i := 0; i < len(all); i += 512 {
+		binary.LittleEndian.PutUint64(all[i:], uint64(i))
+	}
+	w := &world{Program: "p", PID: 3, End: int64(len(all)), Objects: []keptObject{{ID: 4, Bytes: 9},
+		{ID: 5, At: page, Bytes: large - 7}}}
+	f, err := os.Create(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(all); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&kept{file: f}).describe(w); err != nil {
+		t.Fatal(err)
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := errors.New("bad")
+	for _, c := range []struct {
+		name   string
+		read   func(b []byte, off int64) error
+		whole  bool // whole objects, in place of pieces
+		failed error
+	}{
+		{"in pieces", nil, false, nil},
+		{"whole", nil, true, nil},
+		{"in the middle", func(b []byte, off int64) error {
+			if off > 0 && off < large {
+				return bad
+			}
+			return nil
+		}, false, bad},
+		{"at the end", func(b []byte, off int64) error {
+			if off >= large && len(b) > tailBytes {
+				b[len(b)-1] ^= 1
+			}
+			return nil
+		}, false, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			from, to, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fed := make(chan error, 1)
+			go func() {
+				fed <- Feed(to, size, func(b []byte, off int64) error {
+					_, err := f.ReadAt(b, off)
+					if err == nil && c.read != nil {
+						err = c.read(b, off)
+					}
+					return err
+				})
+			}()
+			got, contents, err := readKept(from)
+			for i := 0; err == nil && i < len(got.Objects); i++ {
+				o := &got.Objects[i]
+				for off := 0; err == nil && off < o.Bytes; {
+					var b []byte
+					if b, err = contents.next(o, off, c.whole); err == nil &&
+						(!bytes.Equal(b, all[o.At:][off:off+len(b)]) || c.whole && len(b) < o.Bytes) {
+						t.Fatalf("other bytes at %d of object %d", off, o.ID)
+					}
+					off += len(b)
+				}
+			}
+			if want := c.read == nil; want != (err == nil) || !want && !errors.Is(err, errKept) {
+				t.Errorf("got %v", err)
+			}
+			_ = from.Close() // the feeder ends
+			if err := <-fed; err != c.failed {
+				t.Errorf("the feeder: got %v, want %v", err, c.failed)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -295,11 +296,29 @@ func TestImageRefusals(t *testing.T) {
 	refused("has no image 7", "--restore", "--epoch", "7")
 	long = p.text()
 	refused("no device", "--restore", "--truncate", "--device", "platform-that-is-not-there")
+	shards, err := filepath.Glob(filepath.Join(p.dir, "epoch-*", "*.shard"))
+	if err != nil || len(shards) != 1 {
+		t.Fatal(shards, err)
+	}
+	flip := func() { // a bit of what the devices had
+		b, err := os.ReadFile(shards[0])
+		at := bytes.Index(b, []byte(`{"Program":"held"`)) - 1
+		if err == nil && at > 0 {
+			b[at] ^= 4
+			err = os.WriteFile(shards[0], b, 0o600)
+		}
+		if err != nil || at <= 0 {
+			t.Fatal(at, err)
+		}
+	}
+	flip()
+	refused("image 1: ", "--restore", "--truncate", "--device", platform)
+	flip()
 	if p.text() != long {
 		t.Error("a restore that failed has cut the program's output")
 	}
 	if p.there() {
-		t.Error("a program is left that has no device")
+		t.Error("a program is left that has no device, or has lost its bytes")
 	}
 	if err := os.Chmod(p.dir, 0o777); err != nil {
 		t.Fatal(err)
