@@ -17,20 +17,17 @@ import (
 
 // newBench becomes holdfast-bench, which lies next to this program: the suites link packages that no job needs.
 func newBench() *cobra.Command {
-	return &cobra.Command{
-		Use:   "bench",
-		Short: "measure what checkpoints cost on this machine",
-		Long:  help("bench"),
-		Args:  cobra.ArbitraryArgs, DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
+	cmd := newVerb("bench", "measure what checkpoints cost on this machine", cobra.ArbitraryArgs,
+		func(_ *cobra.Command, args []string) error {
 			program, err := benchProgram()
 			if err != nil {
 				return err
 			}
 			err = syscall.Exec(program, append([]string{program}, args...), os.Environ())
 			return fmt.Errorf("%s: %w", program, err)
-		},
-	}
+		})
+	cmd.DisableFlagParsing = true
+	return cmd
 }
 
 // benchProgram returns the file of holdfast-bench.

@@ -15,12 +15,8 @@ import (
 
 func newConfig() *cobra.Command {
 	var asJSON, all, example bool
-	cmd := &cobra.Command{
-		Use:   "config [KEY...]",
-		Short: "print the settings in force and where they come from",
-		Long:  help("config"),
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, names []string) error {
+	cmd := newVerb("config [KEY...]", "print the settings in force and where they come from", cobra.ArbitraryArgs,
+		func(cmd *cobra.Command, names []string) error {
 			c := coordinated.ReadConfig("")
 			values, others, err := explain(c, names)
 			if err != nil {
@@ -59,8 +55,7 @@ func newConfig() *cobra.Command {
 				return cli.ErrBad
 			}
 			return nil
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object per key", config.Value{})
 	f.BoolVar(&all, "all", false, "explain every key")

@@ -17,12 +17,8 @@ import (
 
 func newDoctor() *cobra.Command {
 	var asJSON, quiet, allNodes bool
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "check that this machine has what a job needs",
-		Long:  help("doctor"),
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := newVerb("doctor", "check that this machine has what a job needs", cobra.NoArgs,
+		func(cmd *cobra.Command, _ []string) error {
 			findings, err := examineHere(cmd, allNodes)
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
@@ -42,8 +38,7 @@ func newDoctor() *cobra.Command {
 				return cli.ErrBad
 			}
 			return nil
-		},
-	}
+		})
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per check", doctor.Finding{})
 	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
 		"Slurm job")

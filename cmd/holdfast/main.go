@@ -29,12 +29,8 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:     "holdfast",
-		Short:   "look after the checkpoints of MPI programs",
-		Long:    help("holdfast"),
-		Version: version(),
-	}
+	root := newVerb("holdfast", "look after the checkpoints of MPI programs", nil, nil)
+	root.Version = version()
 	addGroup(root, "Programs", jobs.Commands()...)
 	addGroup(root, "Checkpoints", epochs.Commands()...)
 	addGroup(root, "GPUs and OpenCL", append(devices.Commands(), images.Commands()...)...)
@@ -75,4 +71,4 @@ func version() string {
 //go:embed help
 var texts embed.FS
 
-var help = verb.Help(texts)
+var newVerb = verb.New(texts)

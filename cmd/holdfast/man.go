@@ -13,12 +13,8 @@ import (
 
 func newMan() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "man DIR",
-		Short: "write the manual pages",
-		Long:  help("man"),
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("man DIR", "write the manual pages", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.InitDefaultHelpCmd()
 			pages := map[string]string{"man5/holdfast.yaml.5": yamlPage()}
@@ -47,8 +43,7 @@ func newMan() *cobra.Command {
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d pages in %s\n", len(names), args[0])
 			return err
-		},
-	}
+		})
 	cli.JSON(cmd.Flags(), &asJSON, "write the name of each page as JSON", "")
 	return cmd
 }

@@ -18,12 +18,8 @@ func newBalance() *cobra.Command {
 	var every time.Duration
 	var asJSON bool
 	p := &gpud.Window{}
-	cmd := &cobra.Command{
-		Use:   "balance SERVER...",
-		Short: "move programs from busy devices to idle ones",
-		Long:  help("balance"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("balance SERVER...", "move programs from busy devices to idle ones", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, args []string) error {
 			key, err := keyFile(cmd)
 			if err != nil {
 				return err
@@ -34,8 +30,7 @@ func newBalance() *cobra.Command {
 			b := &gpud.Balancer{Servers: args, KeyFile: gpud.MoveKeyFile(key), Policy: p}
 			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}.row
 			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
-		},
-	}
+		})
 	f := cmd.Flags()
 	verb.KeyFlag(cmd, "key", "gpud.key")
 	cli.JSON(f, &asJSON, "write one JSON object per move", moveRow{})

@@ -13,7 +13,7 @@ import (
 //go:embed help
 var texts embed.FS
 
-var help = verb.Help(texts)
+var newVerb = verb.New(texts)
 
 // Commands returns the verbs.
 func Commands() []*cobra.Command {

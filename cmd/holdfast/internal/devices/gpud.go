@@ -40,12 +40,8 @@ type gpudFlags struct {
 
 func newGpud() *cobra.Command {
 	var o gpudFlags
-	cmd := &cobra.Command{
-		Use:   "gpud",
-		Short: "offer this node's devices to programs on this and other nodes",
-		Long:  help("gpud"),
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := newVerb("gpud", "offer this node's devices to programs on this and other nodes", cobra.NoArgs,
+		func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
@@ -53,8 +49,7 @@ func newGpud() *cobra.Command {
 				return o.showStatus(cmd.Context(), cmd.OutOrStdout())
 			}
 			return o.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.StringArrayVar(&o.opt.Listen, "listen", nil, "`ADDRESS` to listen at; may be repeated (default: "+
 		defaultSocket()+")")

@@ -25,12 +25,9 @@ const moveTime = 10 * time.Minute
 
 func newMigrate() *cobra.Command {
 	var o pauseFlags
-	cmd := &cobra.Command{
-		Use:   "migrate DIR|PID GPU | migrate SERVER PROGRAM TO",
-		Short: "move a running program to another GPU or another server",
-		Long:  help("migrate"),
-		Args:  cobra.RangeArgs(2, 3),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("migrate DIR|PID GPU | migrate SERVER PROGRAM TO",
+		"move a running program to another GPU or another server", cobra.RangeArgs(2, 3),
+		func(cmd *cobra.Command, args []string) error {
 			if len(args) == 2 {
 				return o.migrate(cmd, args[0], args[1])
 			}
@@ -42,8 +39,7 @@ func newMigrate() *cobra.Command {
 			defer cancel()
 			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), o.asJSON}, args,
 				gpud.MoveKeyFile(key))
-		},
-	}
+		})
 	verb.KeyFlag(cmd, "key", "gpud.key")
 	o.add(cmd, true, gpud.Moved{})
 	return cmd

@@ -29,13 +29,8 @@ import (
 func newOpenCL() *cobra.Command {
 	var background bool
 	var resume int
-	cmd := &cobra.Command{
-		Use:    "opencl",
-		Short:  "serve an OpenCL program that runs as it is, for libholdfast-opencl",
-		Long:   help("opencl"),
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+	cmd := newVerb("opencl", "serve an OpenCL program that runs as it is, for libholdfast-opencl", cobra.NoArgs,
+		func(cmd *cobra.Command, _ []string) error {
 			if background {
 				return openclInBackground()
 			}
@@ -43,8 +38,8 @@ func newOpenCL() *cobra.Command {
 			// may want to take a checkpoint then
 			signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 			return serveOpenCL(context.WithoutCancel(cmd.Context()), resume)
-		},
-	}
+		})
+	cmd.Hidden = true
 	cmd.Flags().BoolVar(&background, "background", false, "leave a process behind that serves the program")
 	cmd.Flags().IntVar(&resume, "resume", 0, "serve a paused program, of which there are so many files")
 	return cmd

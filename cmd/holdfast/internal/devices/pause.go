@@ -35,20 +35,15 @@ func (o *pauseFlags) add(cmd *cobra.Command, waits bool, writes ...any) {
 
 func newPause() *cobra.Command {
 	var o pauseFlags
-	cmd := &cobra.Command{
-		Use:   "pause DIR | pause PID...",
-		Short: "make a running CUDA or OpenCL program give up its GPU",
-		Long:  help("pause"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("pause DIR | pause PID...", "make a running CUDA or OpenCL program give up its GPU",
+		cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error {
 			if dir := runOf(args); dir != "" {
 				return o.run(cmd, dir, pause.Ask{Do: "pause", Wait: o.wait.Seconds()})
 			}
 			return o.anyOf(cmd, args, opencl.Ask{Do: "pause", Wait: o.wait.Seconds()}, func(g *pause.Group) error {
 				return g.Pause(cmd.Context(), o.wait)
 			})
-		},
-	}
+		})
 	o.add(cmd, true)
 	return cmd
 }
@@ -56,12 +51,8 @@ func newPause() *cobra.Command {
 func newResume() *cobra.Command {
 	var o pauseFlags
 	var devices string
-	cmd := &cobra.Command{
-		Use:   "resume DIR | resume PID...",
-		Short: "make a paused CUDA or OpenCL program take its GPU again",
-		Long:  help("resume"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("resume DIR | resume PID...", "make a paused CUDA or OpenCL program take its GPU again",
+		cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error {
 			if _, err := gpustate.ParseSelect(devices); err != nil {
 				return err
 			}
@@ -74,8 +65,7 @@ func newResume() *cobra.Command {
 				}
 				return g.Resume(nil)
 			})
-		},
-	}
+		})
 	o.add(cmd, false)
 	cmd.Flags().StringVar(&devices, "device", "",
 		"`DEVICE` to resume an OpenCL program on, as HOLDFAST_DEVICE names it (default: as it was started)")

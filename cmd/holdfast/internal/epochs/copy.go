@@ -26,12 +26,8 @@ func newCopy() *cobra.Command {
 	var asJSON bool
 	var to, epoch string
 	var jobs int
-	cmd := &cobra.Command{
-		Use:   "copy DIR... --to PLACE",
-		Short: "copy an epoch to another directory or object store",
-		Long:  help("copy"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("copy DIR... --to PLACE", "copy an epoch to another directory or object store",
+		cobra.MinimumNArgs(1), func(cmd *cobra.Command, dirs []string) error {
 			e, bytes, err := epochToCopy(cmd, dirs, epoch)
 			if err != nil {
 				return err
@@ -54,8 +50,7 @@ func newCopy() *cobra.Command {
 					units.Bytes(done.Bytes), to)
 			}
 			return err
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object", copyRow{})
 	f.StringVar(&to, "to", "", "`PLACE` to copy to: a directory, or s3://BUCKET/PREFIX")

@@ -15,7 +15,7 @@ import (
 //go:embed help
 var texts embed.FS
 
-var help = verb.Help(texts)
+var newVerb = verb.New(texts)
 
 // Commands returns the verbs. The file system of their contexts trusts the user.
 func Commands() []*cobra.Command {

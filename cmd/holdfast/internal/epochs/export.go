@@ -23,12 +23,8 @@ type exportFlags struct {
 
 func newExport() *cobra.Command {
 	x := &exportFlags{}
-	cmd := &cobra.Command{
-		Use:   "export EPOCH|-e EPOCH [SECTION]",
-		Short: "write a variable, array or buffer of an epoch to a file",
-		Long:  help("export"),
-		Args:  cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+	cmd := newVerb("export EPOCH|-e EPOCH [SECTION]", "write a variable, array or buffer of an epoch to a file",
+		cobra.MaximumNArgs(2), func(cmd *cobra.Command, args []string) (err error) {
 			if args, err = x.splitEpoch(cmd, args); err != nil {
 				return err
 			}
@@ -54,8 +50,7 @@ func newExport() *cobra.Command {
 				return cli.Table(cmd.ErrOrStderr(), exportTable(rows))
 			}
 			return cli.Rows(cmd, x.asJSON, rows, exportTable)
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &x.asJSON, "write one JSON object per line", export.Row{})
 	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory `DIR`; may be repeated (default: the job's)")

@@ -20,12 +20,8 @@ func newFlush() *cobra.Command {
 	var asJSON bool
 	var to, salvage string
 	var jobs int
-	cmd := &cobra.Command{
-		Use:   "flush DIR... --to GLOBAL",
-		Short: "copy the newest epoch of a dead job to its global directory",
-		Long:  help("flush"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("flush DIR... --to GLOBAL", "copy the newest epoch of a dead job to its global directory",
+		cobra.MinimumNArgs(1), func(cmd *cobra.Command, dirs []string) error {
 			if cmd.Flags().Changed("salvage") && salvage == "" {
 				return errors.New("--salvage needs a name, the same on all nodes and new for each job")
 			}
@@ -54,8 +50,7 @@ func newFlush() *cobra.Command {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "epoch %d is now committed in %s\n", e, to)
 			}
 			return err
-		},
-	}
+		})
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object", flushRow{})
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory, `GLOBAL`")
 	cmd.Flags().StringVar(&salvage, "salvage", "", "copy this node's shards: run on every node, with the same `NAME`")

@@ -29,12 +29,8 @@ type keepRow struct {
 func newKeep() *cobra.Command {
 	var asJSON, remove bool
 	var name, named string
-	cmd := &cobra.Command{
-		Use:   "keep [DIR] [EPOCH|-e EPOCH]",
-		Short: "protect an epoch from removal",
-		Long:  help("keep"),
-		Args:  cobra.MaximumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("keep [DIR] [EPOCH|-e EPOCH]", "protect an epoch from removal", cobra.MaximumNArgs(2),
+		func(cmd *cobra.Command, args []string) error {
 			dir, epoch, err := keepArgs(cmd, args)
 			switch {
 			case err != nil:
@@ -60,8 +56,7 @@ func newKeep() *cobra.Command {
 				return err
 			}
 			return cli.Rows(cmd, asJSON, []keepRow{row}, keepTable)
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object per line", keepRow{})
 	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")

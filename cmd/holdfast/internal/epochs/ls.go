@@ -47,12 +47,8 @@ type lsRow struct {
 func newLs() *cobra.Command {
 	var asJSON bool
 	var epoch string
-	cmd := &cobra.Command{
-		Use:   "ls [DIR...]",
-		Short: "list the epochs in checkpoint directories",
-		Long:  help("ls"),
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("ls [DIR...]", "list the epochs in checkpoint directories", cobra.ArbitraryArgs,
+		func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := verb.Dirs(cmd, dirs)
 			if err != nil {
 				return err
@@ -82,8 +78,7 @@ func newLs() *cobra.Command {
 				return err
 			}
 			return printLs(cmd, rows, asJSON)
-		},
-	}
+		})
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", lsRow{})
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", "list only `EPOCH`: a number, or \"newest\" (default: all)")
 	return cmd

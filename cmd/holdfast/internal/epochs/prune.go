@@ -29,12 +29,8 @@ type pruneStay struct {
 func newPrune() *cobra.Command {
 	var asJSON bool
 	var rules checkpoints.PruneRules
-	cmd := &cobra.Command{
-		Use:   "prune DIR...",
-		Short: "remove old epochs",
-		Long:  help("prune"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("prune DIR...", "remove old epochs", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, dirs []string) error {
 			var stays []pruneStay
 			rules.Stays = func(e storage.Epoch, dir, why string) { stays = append(stays, pruneStay{e, dir, why}) }
 			_, _ = openView(cmd.Context(), cmd, dirs) // Prune reports the fault
@@ -61,8 +57,7 @@ func newPrune() *cobra.Command {
 				return cli.ErrBad
 			}
 			return err
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object per line", pruneRow{})
 	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")

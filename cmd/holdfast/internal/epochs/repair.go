@@ -24,12 +24,8 @@ func newRepair() *cobra.Command {
 	var asJSON bool
 	var epoch string
 	var rules checkpoints.RepairRules
-	cmd := &cobra.Command{
-		Use:   "repair DIR...",
-		Short: "rewrite what verify finds damaged or missing",
-		Long:  help("repair"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("repair DIR...", "rewrite what verify finds damaged or missing", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, dirs []string) error {
 			list, err := repairDirs(cmd, dirs, epoch, &rules)
 			if err != nil && list == nil {
 				return err
@@ -38,8 +34,7 @@ func newRepair() *cobra.Command {
 				return werr
 			}
 			return err
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &asJSON, "write one JSON object per line, errors too", repairRow{})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "write nothing, only say what could be repaired")

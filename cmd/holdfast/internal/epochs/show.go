@@ -34,12 +34,8 @@ type showRow struct {
 func newShow() *cobra.Command {
 	var asJSON bool
 	var epoch string
-	cmd := &cobra.Command{
-		Use:   "show [DIR...]",
-		Short: "show the shards of one epoch",
-		Long:  help("show"),
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("show [DIR...]", "show the shards of one epoch", cobra.ArbitraryArgs,
+		func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := verb.Dirs(cmd, dirs)
 			if err != nil {
 				return err
@@ -54,8 +50,7 @@ func newShow() *cobra.Command {
 			}
 			err = printShow(cmd, e, list, asJSON)
 			return errors.Join(printArrays(cmd, v, e, list, asJSON), err)
-		},
-	}
+		})
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", showRow{}, arrayRow{}, countsRow{})
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", "`EPOCH` to show: its number, or \"newest\"")
 	return cmd

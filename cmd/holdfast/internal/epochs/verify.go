@@ -72,12 +72,8 @@ const (
 func newVerify() *cobra.Command {
 	var asJSON, complete bool
 	var epoch string
-	cmd := &cobra.Command{
-		Use:   "verify [DIR...]",
-		Short: "read all checkpoints and report what is damaged or missing",
-		Long:  help("verify"),
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("verify [DIR...]", "read all checkpoints and report what is damaged or missing", cobra.ArbitraryArgs,
+		func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := verb.Dirs(cmd, dirs)
 			if err != nil {
 				return err
@@ -90,8 +86,7 @@ func newVerify() *cobra.Command {
 				return err
 			}
 			return verdict(rows)
-		},
-	}
+		})
 	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", verifyRow{})
 	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all that the job has")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", "verify only `EPOCH`: its number, or \"newest\" (default: all)")

@@ -21,7 +21,7 @@ import (
 //go:embed help
 var texts embed.FS
 
-var help = verb.Help(texts)
+var newVerb = verb.New(texts)
 
 // Commands returns the verbs.
 func Commands() []*cobra.Command { return []*cobra.Command{newImage(), newImageGuard()} }
@@ -46,12 +46,8 @@ type imageFlags struct {
 
 func newImage() *cobra.Command {
 	var o imageFlags
-	cmd := &cobra.Command{
-		Use:   "image {PID | --restore} --dir DIR",
-		Short: "save a running OpenCL program, and start it again from there",
-		Long:  help("image"),
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+	cmd := newVerb("image {PID | --restore} --dir DIR", "save a running OpenCL program, and start it again from there",
+		cobra.MaximumNArgs(1), func(cmd *cobra.Command, args []string) (err error) {
 			switch {
 			case o.dir == "":
 				return errors.New("image needs the directory of the images: --dir DIR")
@@ -87,8 +83,7 @@ func newImage() *cobra.Command {
 				return cli.ErrBad
 			}
 			return nil
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", "", "directory `DIR` of the images of one program")
 	f.StringVar(&o.criu, "criu", "", "use `FILE` as the command criu (default: the one in PATH)")

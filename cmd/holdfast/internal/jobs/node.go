@@ -57,13 +57,8 @@ type logLine struct {
 
 func newNode() *cobra.Command {
 	var o nodeFlags
-	cmd := &cobra.Command{
-		Use:   "node",
-		Short: "take the checkpoints of this node's ranks for libholdfast",
-		Long:  help("node"),
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
-	}
+	cmd := newVerb("node", "take the checkpoints of this node's ranks for libholdfast", cobra.NoArgs,
+		func(cmd *cobra.Command, _ []string) error { return o.run(cmd) })
 	fs := cmd.Flags()
 	fs.StringVar(&o.key, "key", "", "`NAME` of the job (default: "+config.NodeKeyVar+")")
 	fs.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the first rank")

@@ -17,12 +17,8 @@ func newReport() *cobra.Command {
 	var out string
 	var asJSON bool
 	var starts int
-	cmd := &cobra.Command{
-		Use:   "report [DIR...]",
-		Short: "write a page that shows what a job did",
-		Long:  help("report"),
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, dirs []string) error {
+	cmd := newVerb("report [DIR...]", "write a page that shows what a job did", cobra.ArbitraryArgs,
+		func(cmd *cobra.Command, dirs []string) error {
 			dirs, err := verb.Dirs(cmd, dirs)
 			if err != nil {
 				return err
@@ -45,8 +41,7 @@ func newReport() *cobra.Command {
 			}
 			_, err = fmt.Fprintln(cmd.ErrOrStderr(), "wrote", out)
 			return err
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "holdfast-report.html", "`FILE` for the page; \"-\": standard output")
 	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")

@@ -18,12 +18,8 @@ import (
 func newRequest() *cobra.Command {
 	var stop, wait, now, asJSON bool
 	var timeout time.Duration
-	cmd := &cobra.Command{
-		Use:   "request [DIR]",
-		Short: "ask a running job for a checkpoint",
-		Long:  help("request"),
-		Args:  cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("request [DIR]", "ask a running job for a checkpoint", cobra.MaximumNArgs(1),
+		func(cmd *cobra.Command, args []string) error {
 			dir, err := verb.Dir(cmd, args)
 			if err != nil {
 				return err
@@ -43,8 +39,7 @@ func newRequest() *cobra.Command {
 				return cli.JSONLines(cmd.OutOrStdout(), []*job.Status{st})
 			}
 			return printEpochs(cmd.OutOrStdout(), st)
-		},
-	}
+		})
 	f := cmd.Flags()
 	f.BoolVar(&stop, "stop", false, "make it the final checkpoint: the program ends after it")
 	f.BoolVar(&wait, "wait", false, "wait until the epoch is at all levels")

@@ -24,12 +24,9 @@ func newRun() *cobra.Command {
 	var opt supervise.Options
 	var messages bool
 	var im imageFlags
-	cmd := &cobra.Command{
-		Use:   "run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
-		Short: "start a program, and restart it on the remaining nodes when one dies",
-		Long:  help("run"),
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+	cmd := newVerb("run [flags] -- srun|mpirun|mpiexec ... PROGRAM ...",
+		"start a program, and restart it on the remaining nodes when one dies", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, args []string) error {
 			if o := coordinated.FromEnv(); o.Off() != "" && !opt.Watch && !im.on {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast run: the program runs without checkpoints: %s; it is started "+
 					"once, and not again when it dies\n", o.Off())
@@ -61,8 +58,7 @@ func newRun() *cobra.Command {
 				return cli.Code(code)
 			}
 			return nil
-		},
-	}
+		})
 	cmd.Flags().BoolVar(&messages, "messages", true, "put libholdfast-mpi before the MPI of a program in C, C++, "+
 		"Fortran or Python, so that checkpoints have its messages in flight; false: the program promises to have none "+
 		"at its points")

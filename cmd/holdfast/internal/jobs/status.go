@@ -23,17 +23,14 @@ import (
 
 func newStatus() *cobra.Command {
 	var o statusOptions
-	cmd := &cobra.Command{
-		Use:   "status [DIR | PID...]",
-		Short: "show what a job and its ranks are doing, and which programs are paused",
-		Long:  help("status"),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if _, err := verb.Processes(args); err == nil {
-				return nil
-			}
-			return cobra.MaximumNArgs(1)(cmd, args)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
+	processes := func(cmd *cobra.Command, args []string) error {
+		if _, err := verb.Processes(args); err == nil {
+			return nil
+		}
+		return cobra.MaximumNArgs(1)(cmd, args)
+	}
+	cmd := newVerb("status [DIR | PID...]", "show what a job and its ranks are doing, and which programs are paused",
+		processes, func(cmd *cobra.Command, args []string) error {
 			o.terminal = cli.IsTerminal(cmd.OutOrStdout())
 			pids, err := verb.Processes(args)
 			if err == nil && len(pids) > 0 {
@@ -53,8 +50,7 @@ func newStatus() *cobra.Command {
 				return errors.Join(err, perr)
 			}
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir)
-		},
-	}
+		})
 	f := cmd.Flags()
 	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", jobStatus{}, programsRow{})
 	f.BoolVar(&o.all, "all", false, "write a line for each rank, however many there are")

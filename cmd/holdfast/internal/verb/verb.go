@@ -10,16 +10,22 @@ import (
 
 	_ "github.com/holdfast-hpc/holdfast/storage/parity" // parity of the checkpoints of programs in other languages
 	_ "github.com/holdfast-hpc/holdfast/storage/s3"     // checkpoints in object stores
+	"github.com/spf13/cobra"
 )
 
-// Help has the help of verbs, of the files help/VERB.txt that a package of them embeds.
-func Help(texts embed.FS) func(verb string) string {
-	return func(verb string) string {
-		text, err := texts.ReadFile("help/" + verb + ".txt")
+// Maker makes the verb that use begins with.
+type Maker func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command
+
+// New has the help of verbs in the files help/VERB.txt that their package embeds.
+func New(texts embed.FS) Maker {
+	return func(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command {
+		c := &cobra.Command{Use: use, Short: short, Args: args, RunE: run}
+		text, err := texts.ReadFile("help/" + c.Name() + ".txt")
 		if err != nil {
 			panic(err) // every verb has one
 		}
-		return strings.TrimSpace(string(text))
+		c.Long = strings.TrimSpace(string(text))
+		return c
 	}
 }
 
