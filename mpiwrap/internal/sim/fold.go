@@ -40,13 +40,13 @@ func Fold(t driver.Type, op driver.Op, acc, in []byte) error {
 	case driver.Uint64:
 		ok = foldInt(op, view[uint64](acc), view[uint64](in))
 	case driver.Float32:
-		ok = foldFloat(op, view[float32](acc), view[float32](in))
+		ok = foldOrdered(op, view[float32](acc), view[float32](in))
 	case driver.Float64:
-		ok = foldFloat(op, view[float64](acc), view[float64](in))
+		ok = foldOrdered(op, view[float64](acc), view[float64](in))
 	case driver.Complex64:
-		ok = foldComplex(op, view[complex64](acc), view[complex64](in))
+		ok = foldAny(op, view[complex64](acc), view[complex64](in))
 	case driver.Complex128:
-		ok = foldComplex(op, view[complex128](acc), view[complex128](in))
+		ok = foldAny(op, view[complex128](acc), view[complex128](in))
 	}
 	if !ok {
 		return fail(driver.ClassOp, "operator %d is not defined for type %d", op, t)
@@ -69,14 +69,6 @@ func foldInt[T integer](op driver.Op, acc, in []T) bool {
 		return 0
 	}
 	switch op {
-	case driver.Sum:
-		return each(acc, in, func(a, b T) T { return a + b })
-	case driver.Prod:
-		return each(acc, in, func(a, b T) T { return a * b })
-	case driver.Max:
-		return each(acc, in, func(a, b T) T { return max(a, b) })
-	case driver.Min:
-		return each(acc, in, func(a, b T) T { return min(a, b) })
 	case driver.Band:
 		return each(acc, in, func(a, b T) T { return a & b })
 	case driver.Bor:
@@ -89,29 +81,21 @@ func foldInt[T integer](op driver.Op, acc, in []T) bool {
 		return each(acc, in, func(a, b T) T { return truth(a != 0 || b != 0) })
 	case driver.Lxor:
 		return each(acc, in, func(a, b T) T { return truth((a != 0) != (b != 0)) })
-	case driver.Replace:
-		return each(acc, in, func(_, b T) T { return b })
 	}
-	return op == driver.NoOp
+	return foldOrdered(op, acc, in)
 }
 
-func foldFloat[T float](op driver.Op, acc, in []T) bool {
+func foldOrdered[T integer | float](op driver.Op, acc, in []T) bool {
 	switch op {
-	case driver.Sum:
-		return each(acc, in, func(a, b T) T { return a + b })
-	case driver.Prod:
-		return each(acc, in, func(a, b T) T { return a * b })
 	case driver.Max:
 		return each(acc, in, func(a, b T) T { return max(a, b) })
 	case driver.Min:
 		return each(acc, in, func(a, b T) T { return min(a, b) })
-	case driver.Replace:
-		return each(acc, in, func(_, b T) T { return b })
 	}
-	return op == driver.NoOp
+	return foldAny(op, acc, in)
 }
 
-func foldComplex[T complexes](op driver.Op, acc, in []T) bool {
+func foldAny[T integer | float | complexes](op driver.Op, acc, in []T) bool {
 	switch op {
 	case driver.Sum:
 		return each(acc, in, func(a, b T) T { return a + b })
