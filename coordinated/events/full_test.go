@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/crashfs"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
 // TestLogGoesOnWhenThereIsRoom fills the disk at random moments, at the start too,

@@ -32,7 +32,7 @@ var rules = []rule{
 		"gpustate stands alone: coordinated joins it to the others"},
 	{"storage", []string{"mpiwrap", "gpustate", "coordinated", "slurm", "apps", "cmd"}, true,
 		"storage stands alone: coordinated joins it to the others"},
-	{"storage/internal/format", []string{"storage", "internal/vfs", "internal/crashfs", "internal/config", "os",
+	{"storage/internal/format", []string{"storage", "internal/vfs", "test/crashfs", "internal/config", "os",
 		"io/fs", "net", "time"}, false, "the format is pure: bytes in, values out, and back"},
 	{"internal/layout", []string{"mpiwrap", "gpustate", "storage", "coordinated", "cmd", "internal/vfs", "os", "io/fs",
 		"net", "time"}, false, "layouts are pure: who has what, and no bytes"},

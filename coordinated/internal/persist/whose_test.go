@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/slurm"
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
 // TestFreshIsANewRun: a run that starts over restores nothing of the one before, even if it dies before its first

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/layout"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
 var update = flag.Bool("update", false, "rewrite the hex examples of docs/FORMAT.md")

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
 // TestCrashOfRedundancy takes all machines down at every operation, loses a

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
 // Cluster is a job on emulated nodes: each node has its own directories, and

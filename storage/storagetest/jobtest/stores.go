@@ -7,11 +7,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/crashfs"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
 // Random returns n reproducible bytes that do not compress.
