@@ -39,3 +39,28 @@ func parseStat(stat []byte) (p State, err error) {
 	}
 	return p, err
 }
+
+// Name names a process in abstract sockets. A number alone is that of other processes, too, in other PID namespaces:
+// the name has its number in its own one, and that one. A process that cannot be read has the name of one that is not
+// there.
+func Name(pid int) string {
+	link, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid")
+	status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	_, numbers, _ := strings.Cut(string(status), "\nNSpid:")
+	numbers, _, _ = strings.Cut(numbers, "\n")
+	all := strings.Fields(numbers) // the last is that in the innermost namespace
+	if len(all) == 0 {
+		return nameIn("", strconv.Itoa(pid))
+	}
+	return nameIn(link, all[len(all)-1])
+}
+
+// NameHere is Name for a number as this process's PID namespace has it.
+func NameHere(pid int) string {
+	link, _ := os.Readlink("/proc/self/ns/pid") // without /proc no command finds it
+	return nameIn(link, strconv.Itoa(pid))
+}
+
+func nameIn(namespace, number string) string {
+	return strings.Trim(namespace, "pid:[]") + "-" + number
+}

@@ -79,6 +79,10 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if Outside(pid) {
 		return t, errors.New("its session began outside of this container, which CRIU refuses: start it by setsid")
 	}
+	if child.Name(pid) != child.NameHere(pid) {
+		return t, errors.New("it is in another PID namespace than this command or its /proc: take the image there " +
+			"(nsenter --target PID --pid --mount)")
+	}
 	run := make([]byte, 16)
 	_, _ = rand.Read(run) // it never fails
 	name, err := os.ReadFile(proc(pid, "comm"))

@@ -12,11 +12,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"golang.org/x/sys/unix"
 )
 
-// DoorPrefix begins the names of the abstract sockets of commands that serve programs; the program's process number
+// DoorPrefix begins the names of the abstract sockets of commands that serve programs; child.Name of the program
 // follows.
 const DoorPrefix = "@holdfast-opencl-"
 
@@ -58,7 +59,7 @@ func (s *Server) openDoor() {
 	if s.opt.Next == nil || s.pid == 0 {
 		return
 	}
-	at := &net.UnixAddr{Name: DoorPrefix + strconv.Itoa(s.pid), Net: "unix"}
+	at := &net.UnixAddr{Name: DoorPrefix + child.NameHere(s.pid), Net: "unix"}
 	l, err := net.ListenUnix("unix", at)
 	if err == nil {
 		s.admit(l)
@@ -251,7 +252,7 @@ func Visit(ctx context.Context, pid int, a Ask) (Answer, error) {
 
 // call connects to the command that serves a program.
 func call(ctx context.Context, pid int) (*net.UnixConn, error) {
-	c, err := (&net.Dialer{}).DialContext(ctx, "unix", DoorPrefix+strconv.Itoa(pid))
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", DoorPrefix+child.Name(pid))
 	if err != nil {
 		return nil, fmt.Errorf("no holdfast opencl command serves process %d: %w", pid, err)
 	}

@@ -9,11 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 )
@@ -21,7 +21,7 @@ import (
 // Version is that of the protocol.
 const Version = "holdfast-cuda 5"
 
-// doorPrefix is the start of the name of the socket at which the library listens in a process; its number follows.
+// doorPrefix is the start of the name of the socket at which the library listens in a process; child.Name follows.
 const doorPrefix = "@holdfast-cuda-"
 
 // door is the connection to a process. A program that is in the middle of a pause goes on when it ends.
@@ -71,7 +71,7 @@ var errNoDoor = errors.New("it is no CUDA program that can be paused: start it b
 // open connects to a process, and makes sure that it is the one that answers.
 func open(ctx context.Context, pid int) (*door, error) {
 	d := &door{Process: job.Process{PID: pid, Program: ProgramOf(pid)}}
-	c, err := (&net.Dialer{}).DialContext(ctx, "unix", doorPrefix+strconv.Itoa(pid))
+	c, err := (&net.Dialer{}).DialContext(ctx, "unix", doorPrefix+child.Name(pid))
 	if err != nil && gone(pid) {
 		return nil, fmt.Errorf("process %d has ended", pid)
 	}

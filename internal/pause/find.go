@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 // number of mpirun those are its ranks on this node.
 func Find(pids []int) ([]int, error) { return FindAt(doorPrefix, errNoDoor, pids) }
 
-// FindAt is Find for processes for which somebody listens at an abstract socket: a prefix and the process's number.
+// FindAt is Find for processes for which somebody listens at an abstract socket: a prefix and child.Name.
 // Without one below each of the given processes the error is that of none.
 func FindAt(prefix string, none error, pids []int) ([]int, error) {
 	doors, err := listening(prefix)
@@ -55,22 +56,40 @@ func gone(pid int) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// listening lists the processes of this node for which somebody listens.
+// listening lists the processes of this node for which somebody listens. Those of PID namespaces that this process does
+// not see are not among them.
 func listening(prefix string) ([]int, error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var pids []int
+	names := map[string]bool{} // a connection has a line, too
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		_, after, found := strings.Cut(lines.Text(), " "+prefix)
-		if pid, err := strconv.Atoi(after); found && err == nil {
+		if _, name, found := strings.Cut(lines.Text(), " "+prefix); found && strings.Contains(name, "-") {
+			names[name] = true
+		}
+	}
+	var pids []int
+	note := func(pid int) {
+		if name := child.Name(pid); names[name] {
 			pids = append(pids, pid)
+			delete(names, name)
+		}
+	}
+	for _, name := range slices.Collect(maps.Keys(names)) {
+		_, number, _ := strings.Cut(name, "-")
+		if pid, err := strconv.Atoi(number); err == nil {
+			note(pid) // as a rule it is of this namespace
+		}
+	}
+	if len(names) > 0 {
+		for pid := range parents() {
+			note(pid)
 		}
 	}
 	slices.Sort(pids)
-	return slices.Compact(pids), nil // a connection has a line, too
+	return pids, nil
 }
 
 // parents returns the parents of all processes.

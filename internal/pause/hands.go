@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
@@ -111,7 +112,7 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 	}
 	for _, p := range ours(doorPrefix, supervisor, &h) {
 		pid := p.pid
-		process, err := net.Dial("unix", doorPrefix+strconv.Itoa(pid))
+		process, err := net.Dial("unix", doorPrefix+child.Name(pid))
 		if err != nil {
 			continue // it has ended
 		}

@@ -5,9 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 )
@@ -24,7 +24,7 @@ func TestOpenCLRanks(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.Listen("unix", opencl.DoorPrefix+strconv.Itoa(c.Process.Pid))
+		l, err := net.Listen("unix", opencl.DoorPrefix+child.Name(c.Process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}

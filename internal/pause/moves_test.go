@@ -1,9 +1,15 @@
 package pause
 
 import (
+	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // id returns the UUID of GPU n.
@@ -85,5 +91,45 @@ func TestFind(t *testing.T) {
 		if got := below(*parents, 5, 3); got != want {
 			t.Errorf("%v: got %v", parents, got)
 		}
+	}
+}
+
+// TestNamespaces: processes of one number in several PID namespaces are kept apart, and found by the numbers that this
+// process has for them.
+func TestNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes PID namespaces")
+	}
+	const prefix = "@holdfast-test-namespaces-"
+	var pids []int
+	for range 2 {
+		c := exec.CommandContext(t.Context(), "sleep", "60")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} // it has the number 1 there
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, c.Process.Pid)
+	}
+	own := child.NameHere(os.Getpid())
+	if child.Name(os.Getpid()) != own || child.Name(pids[0]) == child.Name(pids[1]) {
+		t.Errorf("this process is %s and %s, others %s and %s", own, child.Name(os.Getpid()), child.Name(pids[0]),
+			child.Name(pids[1]))
+	}
+	_, number, _ := strings.Cut(own, "-")
+	for _, name := range []string{child.Name(pids[0]), own, "1-1", "1-" + number} { // the last two are not seen here
+		l, err := net.Listen("unix", prefix+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	found, err := listening(prefix)
+	want := []int{os.Getpid(), pids[0]}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(found, want) {
+		t.Errorf("found %v, %v, want %v", found, err, want)
+	}
+	if found, err := FindAt(prefix, errNoDoor, pids[1:]); err == nil {
+		t.Errorf("found %v for %v", found, pids[1:])
 	}
 }

@@ -96,8 +96,8 @@ func (g *Group) Programs() ([]Program, error) {
 	return list, errors.Join(errs...)
 }
 
-// Mine lists the processes of this node for which somebody listens at an abstract socket, a prefix and the process's
-// number, and which this user may pause.
+// Mine lists the processes of this node for which somebody listens at an abstract socket, a prefix and child.Name, and
+// which this user may pause.
 func Mine(prefix string) ([]int, error) {
 	found, err := listening(prefix)
 	return slices.DeleteFunc(found, func(pid int) bool {

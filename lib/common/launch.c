@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -19,13 +20,15 @@ const char *hf_environ(const char *name) {
 void hf_launch_name(char *to, size_t room) {
 	const char *space = hf_environ("PMIX_NAMESPACE"), *step = hf_environ("SLURM_STEP_ID");
 	const char *job = hf_environ("SLURM_JOB_ID");
+	struct stat pids = { 0 }; /* the PID namespace: another one has a parent of that number, too */
 
 	if (space != NULL) {
 		snprintf(to, room, "%s", space);
 	} else if (step != NULL) {
 		snprintf(to, room, "slurm.%s.%s", job != NULL ? job : "", step);
 	} else {
-		snprintf(to, room, "parent.%ld", (long)getppid());
+		(void)stat("/proc/self/ns/pid", &pids);
+		snprintf(to, room, "parent.%lu.%ld", (unsigned long)pids.st_ino, (long)getppid());
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/test/launch"
@@ -202,7 +203,7 @@ func converse(t *testing.T, r *running) session {
 
 func tryToConverse(t *testing.T, r *running) (session, error) {
 	t.Helper()
-	c, err := net.Dial("unix", fmt.Sprint("@holdfast-cuda-", r.pid()))
+	c, err := net.Dial("unix", "@holdfast-cuda-"+child.Name(r.pid()))
 	if err != nil {
 		return session{}, err
 	}
@@ -547,7 +548,7 @@ func TestStranger(t *testing.T) {
 			said <- e.Error()
 			return
 		}
-		c, err := net.Dial("unix", fmt.Sprint("@holdfast-cuda-", r.pid()))
+		c, err := net.Dial("unix", "@holdfast-cuda-"+child.Name(r.pid()))
 		if err != nil {
 			said <- err.Error()
 			return

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/test/schema"
@@ -275,7 +276,7 @@ func TestImageRefusals(t *testing.T) {
 	l.file("in", input)
 	refused("has grown since", "--restore")
 	long := p.text()
-	door, err := net.Listen("unix", opencl.DoorPrefix+strconv.Itoa(p.pid)) // as the helper that has not yet noticed
+	door, err := net.Listen("unix", opencl.DoorPrefix+child.Name(p.pid)) // as the helper that has not yet noticed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,4 +360,34 @@ func TestImageOfChangingTree(t *testing.T) {
 	}
 	p.criu = criu
 	p.mustImage(p.take()...)
+}
+
+// TestPausedInNamespaces: of two programs with one number in PID namespaces of their own, the one that is named is
+// paused.
+func TestPausedInNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes PID namespaces")
+	}
+	var all []*imaged
+	for range 2 {
+		l := newPoCLLab(t)
+		all = append(all, l.startImaged("", "round 0", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+			filepath.Join(built.dir, "held"), "1000000000", "never"))
+	}
+	for i, p := range all {
+		other := all[1-i]
+		t.Cleanup(func() { _ = syscall.Kill(p.pid, syscall.SIGKILL) })
+		if out, err := p.l.try("pause", strconv.Itoa(p.pid)); err != nil {
+			t.Fatalf("%v\n%s%s", err, out, p.said())
+		}
+		long, before := len(p.text()), len(other.text())
+		other.await("the other one does not go on", func() bool { return len(other.text()) > before })
+		if len(p.text()) > long {
+			t.Error("it was not paused")
+		}
+		if out, err := p.l.try("resume", strconv.Itoa(p.pid)); err != nil {
+			t.Fatalf("%v\n%s%s", err, out, p.said())
+		}
+		p.await("it does not go on", func() bool { return len(p.text()) > long })
+	}
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -323,13 +324,16 @@ static void ends(void) {
 void hf_door_open(void) {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	sigset_t all, old;
+	struct stat space = { 0 }; /* its PID namespace: other processes have the number in others */
 	pthread_t thread;
 	int n, e;
 
 	if (!hf_settings.pause || atomic_exchange(&door.open, true)) {
 		return;
 	}
-	n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "holdfast-cuda-%d", (int)getpid());
+	(void)stat("/proc/self/ns/pid", &space); /* without /proc no command finds it */
+	n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "holdfast-cuda-%lu-%d", (unsigned long)space.st_ino,
+		(int)getpid());
 	if ((door.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0 ||
 		bind(door.listener, (struct sockaddr *)&name,
 			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||

@@ -58,11 +58,12 @@ static struct {
 	size_t count, room;
 } opens = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static socklen_t name_of(uint32_t pid, struct sockaddr_un *name) {
+/* The key keeps apart processes of one number in several PID namespaces. */
+static socklen_t name_of(uint32_t pid, uint32_t key, struct sockaddr_un *name) {
 	int n;
 
 	*name = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "holdfast-cuda-memory-%u", pid);
+	n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "holdfast-cuda-memory-%u-%u", pid, key);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -213,7 +214,7 @@ static void stop_listening(void) {
 /* Listens, from the first handle on. users.lock is held. */
 static bool start(void) {
 	struct sockaddr_un name;
-	socklen_t length = name_of((uint32_t)getpid(), &name);
+	socklen_t length;
 	uint32_t key = 0;
 	sigset_t all, old;
 	pthread_t thread;
@@ -227,6 +228,7 @@ static bool start(void) {
 			return false;
 		}
 	}
+	length = name_of((uint32_t)getpid(), key, &name);
 	users.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (users.listener < 0 || bind(users.listener, (struct sockaddr *)&name, length) != 0 ||
 		listen(users.listener, 128) != 0) {
@@ -297,7 +299,7 @@ bool hf_share_held(char why[HF_WHY]) {
 /* Asks the process that has the memory for a descriptor. The connection is *conn afterwards. */
 static CUresult ask(const struct ticket *t, int *conn, int *descriptor) {
 	struct sockaddr_un name;
-	socklen_t length = name_of(t->pid, &name);
+	socklen_t length = name_of(t->pid, t->key, &name);
 	CUresult e = CUDA_ERROR_INVALID_VALUE;
 	struct ucred who;
 
