@@ -47,7 +47,7 @@ func TestMoveDirect(t *testing.T) {
 	want := alone().run(t, linked, longProgram...)
 	w := twoGPUs(t)
 	a := w.start(t, linked, longProgram...)
-	time.Sleep(100 * time.Millisecond)
+	a.launches(t, 1)
 	for _, to := range []int{1, 0, 0, 1} {
 		if direct, err := goes(t, fmt.Sprint(to), a); err != nil || !direct {
 			t.Fatal(to, direct, err)
@@ -60,7 +60,9 @@ func TestMoveDirect(t *testing.T) {
 		}
 	}
 	b := w.start(t, resolved, longProgram...)
-	time.Sleep(100 * time.Millisecond)
+	for b.used(t, 0) == 0 { // it has a context, and no memory yet
+		time.Sleep(time.Millisecond)
+	}
 	if direct, err := goes(t, "0=1,1=0", a, b); err != nil || !direct {
 		t.Error(direct, err)
 	}

@@ -82,6 +82,14 @@ func (r *running) used(t *testing.T, gpu int) uint64 {
 	return binary.LittleEndian.Uint64(b[8*gpu:])
 }
 
+// launches waits until the program has launched n kernels.
+func (r *running) launches(t *testing.T, n uint64) {
+	t.Helper()
+	for r.used(t, 8) < n {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // ends waits for the program, which must compute what it does without the library.
 func (r *running) ends(t *testing.T, want ran) {
 	t.Helper()
@@ -296,17 +304,18 @@ func TestToolGone(t *testing.T) {
 func TestOneCannot(t *testing.T) {
 	want, spun := alone().run(t, linked, longProgram...), alone().run(t, linked, "spin")
 	managed := alone().run(t, linked, "60")
-	usage := filepath.Join(t.TempDir(), "usage")
-	good := pausable(usage).start(t, linked, longProgram...)
-	spin := pausable(usage).start(t, linked, "spin", "4")
-	time.Sleep(200 * time.Millisecond) // its kernel waits for the host by now
+	usage := func() string { return filepath.Join(t.TempDir(), "usage") }
+	good := pausable(usage()).start(t, linked, longProgram...)
+	spin := pausable(usage()).start(t, linked, "spin", "4")
+	good.launches(t, 1)
+	spin.launches(t, 3) // the first one waits for the host
 	err := together(t, func(g *pause.Group) error { return g.Pause(t.Context(), 3*time.Second/2) }, good, spin)
 	if err == nil || !regexp.MustCompile(`process \d+ \(linked\): it does not come to rest: stream 0x[0-9a-f]+ is `+
 		`busy; the last call of it is cuLaunchKernel`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
 	}
-	refused := pausable(usage).start(t, linked, "60")
-	time.Sleep(100 * time.Millisecond)
+	refused := pausable(usage()).start(t, linked, "60")
+	refused.launches(t, 1)
 	if err := paused(t, good, refused); err == nil ||
 		!regexp.MustCompile(`it cannot be paused: it uses managed memory at 0x[0-9a-f]+, 4096 bytes, asked for by `+
 			`.*/linked\+0x`).MatchString(err.Error()) {
@@ -318,7 +327,7 @@ func TestOneCannot(t *testing.T) {
 	good.ends(t, want)
 	spin.ends(t, spun)
 	refused.ends(t, managed)
-	mps := pausable(usage).with("FAKE_MPS=1").start(t, linked, longProgram...)
+	mps := pausable(usage()).with("FAKE_MPS=1").start(t, linked, longProgram...)
 	if err := paused(t, mps); err == nil || !strings.Contains(err.Error(), "MPS") {
 		t.Errorf("got %v", err)
 	}
@@ -331,7 +340,7 @@ func TestPauseFails(t *testing.T) {
 	want := alone().run(t, linked, longProgram...)
 	for _, fails := range []string{"unmap", "lock", "checkpoint"} {
 		r := pausable(filepath.Join(t.TempDir(), "usage")).with("FAKE_FAILS="+fails).start(t, linked, longProgram...)
-		time.Sleep(100 * time.Millisecond)
+		r.launches(t, 1)
 		if err := paused(t, r); err == nil || r.used(t, 0) == 0 {
 			t.Errorf("%s: %v, %d bytes in use", fails, err, r.used(t, 0))
 		}
@@ -346,7 +355,7 @@ func TestPauseFails(t *testing.T) {
 	// create: the GPU has no room for what the arena had; the second time it has.
 	for _, fails := range []string{"restore", "create:2"} {
 		r := pausable(filepath.Join(t.TempDir(), "usage")).with("FAKE_FAILS="+fails).start(t, linked, longProgram...)
-		time.Sleep(100 * time.Millisecond)
+		r.launches(t, 1)
 		if err := paused(t, r); err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +418,7 @@ func TestMove(t *testing.T) {
 	want := alone().run(t, linked, longProgram...)
 	usage := filepath.Join(t.TempDir(), "usage")
 	r := pausable(usage).with("FAKE_DEVICES=2").start(t, linked, longProgram...)
-	time.Sleep(100 * time.Millisecond)
+	r.launches(t, 1)
 	for _, c := range []struct {
 		to   string
 		used int

@@ -97,7 +97,7 @@ static struct CUstream_st *streams;
 static struct CUctx_st primary[MOST];
 static int retained[MOST];
 static int gpu_of[MOST]; /* the GPU behind each device: a restore may change it */
-static _Atomic uint64_t own_usage[MOST], *usage = own_usage;
+static _Atomic uint64_t own_usage[MOST + 1], *usage = own_usage; /* of each GPU, and the number of launches */
 static _Atomic int locked, stopped;
 static double *factor; /* the variable of the one module */
 static __thread CUcontext stack[16];
@@ -351,6 +351,7 @@ CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *
 
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
 	unsigned shared, CUstream stream, void **params, void **extra) {
+	atomic_fetch_add(&usage[MOST], 1);
 	struct work w = { .run = f->run, .ready = f->ready };
 	unsigned i;
 
