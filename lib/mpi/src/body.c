@@ -204,7 +204,24 @@ static void note_begun(MPI_Request request, const struct hfm_comm *c, int dest, 
 	b->wait = hfm_wait_for(c, dest, tag, HFM_WAIT_SEND);
 }
 
-HFM_INLINE struct hfm_request *request_of(MPI_Request request) { return hfm_get(&hfm_requests, WORD(request)); }
+/* request_of returns the request of a handle, or NULL. A plain receive comes to the table for it. */
+HFM_INLINE struct hfm_request *request_of(MPI_Request request) {
+	struct hfm_plain *p = hfm_plains_n > 0 ? hfm_plain_of(WORD(request)) : NULL;
+	return p != NULL ? hfm_track(p) : hfm_get(&hfm_requests, WORD(request));
+}
+
+/* note_plain notes a plain receive, if there is a place for it. */
+HFM_INLINE bool note_plain(
+	struct hfm_comm *c, MPI_Request request, void *buf, long n, MPI_Datatype type, int source, int tag) {
+	const uint64_t handle = WORD(request);
+	struct hfm_plain *p = hfm_plain_place(handle);
+	if (p->comm != NULL || (hfm_requests.used > 0 && hfm_get(&hfm_requests, handle) != NULL)) {
+		return false;
+	}
+	hfm_plains_n++;
+	*p = (struct hfm_plain){ c, handle, ++hfm_order, WORD(type), buf, n, source, tag };
+	return true;
+}
 
 static struct hfm_request *track(enum hfm_kind kind, enum hfm_call call, struct hfm_comm *c, MPI_Request request) {
 	struct hfm_request *r = hfm_new_request(kind, call, c, WORD(request));

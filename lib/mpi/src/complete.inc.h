@@ -124,6 +124,7 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 	if (!hfm_enter(HFM_Type_free)) {
 		return REAL(Type_free)(datatype);
 	}
+	hfm_track_all();
 	hfm_lock();
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		struct hfm_request *r = hfm_requests.values[i];
@@ -262,7 +263,7 @@ static bool look(struct batch *b, int n, const MPI_Request requests[], MPI_Statu
 	b->asked = NULL;
 	b->known = NULL;
 	b->statuses = statuses;
-	if (n <= 0 || hfm_requests.used == 0) {
+	if (n <= 0 || hfm_requests.used + hfm_plains_n == 0) {
 		return false;
 	}
 	struct hfm_request **known = n <= FEW ? b->few : malloc((size_t)n * sizeof *known);
@@ -399,7 +400,7 @@ static int end_over(struct hfm_request *r, MPI_Request *request, MPI_Status *st)
 
 /* end_one waits for a request, or tests it. With several threads it waits by testing. */
 static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status) {
-	struct hfm_request *r = hfm_requests.used == 0 ? NULL : request_of(*request);
+	struct hfm_request *r = request_of(*request);
 	MPI_Status own, *st = r != NULL && status == MPI_STATUS_IGNORE ? &own : status;
 	int rc = MPI_SUCCESS, done = 0;
 	if (!flag && !over(r)) {
@@ -452,24 +453,17 @@ static int wait_or_test(enum hfm_call call, MPI_Request *request, int *flag, MPI
 
 SLOW int slow_Wait(MPI_Request *request, MPI_Status *status) { return wait_or_test(HFM_Wait, request, NULL, status); }
 
-/* plain reports whether a request is a receive that is nothing special. */
-HFM_INLINE bool plain(const struct hfm_request *r) {
-	return r->kind == HFM_RECEIVE && r->active && !(r->mail || r->counted || r->cancelled || r->own_type);
-}
-
 /* quick_receive waits for a plain receive. */
-static int quick_receive(struct hfm_request *r, MPI_Request *request, MPI_Status *status) {
-	MPI_Status own, *st = status == MPI_STATUS_IGNORE && r->source == MPI_ANY_SOURCE ? &own : status;
-	struct hfm_comm *c = r->comm;
-	hfm_page->waits[0] = hfm_wait_for(c, any_source(r->source), any_tag(r->tag), 0);
-	hfm_quick_begins(HFM_Wait, 0, c, 1);
+static int quick_receive(struct hfm_plain *p, MPI_Request *request, MPI_Status *status) {
+	MPI_Status own, *st = status == MPI_STATUS_IGNORE && p->source == MPI_ANY_SOURCE ? &own : status;
+	hfm_page->waits[0] = hfm_wait_for(p->comm, any_source(p->source), any_tag(p->tag), 0);
+	hfm_quick_begins(HFM_Wait, 0, p->comm, 1);
 	const int rc = REAL(Wait)(request, st);
 	hfm_quick_ends();
 	if (consumed(rc)) {
-		count_alone(peer(hfm_received, c, r->source == MPI_ANY_SOURCE ? st->MPI_SOURCE : r->source), 1);
+		count_alone(peer(hfm_received, p->comm, p->source == MPI_ANY_SOURCE ? st->MPI_SOURCE : p->source), 1);
 	}
-	hfm_remove(&hfm_requests, r->handle, r);
-	hfm_free_request(r);
+	hfm_plain_ends(p);
 	return rc;
 }
 
@@ -477,9 +471,12 @@ static int hfm_Wait(MPI_Request *request, MPI_Status *status) {
 	if (!HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON)) {
 		return slow_Wait(request, status);
 	}
+	struct hfm_plain *p = hfm_plains_n > 0 ? hfm_plain_of(WORD(*request)) : NULL;
+	if (p != NULL) {
+		return quick_receive(p, request, status);
+	}
 	if (hfm_requests.used > 0) {
-		struct hfm_request *r = request_of(*request);
-		return r != NULL && plain(r) ? quick_receive(r, request, status) : slow_Wait(request, status);
+		return slow_Wait(request, status);
 	}
 	const struct begun *b = begun_at(*request);
 	const bool named = !HFM_LIKELY(!begun_any) && b->handle == WORD(*request);
@@ -558,44 +555,74 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 	return rc;
 }
 
-/* quick_all waits for a batch whose requests are plain receives of known sources, and sends that are not tracked. After
- * an error there may be no statuses: a receive that has ended has no handle any more, or keeps it for its error. */
-static int quick_all(struct batch *b, MPI_Request requests[], MPI_Status *statuses) {
-	hfm_depth = 1;
-	blocks_on_all(HFM_Waitall, b, requests, HFM_CALL_ALL);
-	const int rc = REAL(Waitall)(b->n, requests, statuses);
-	hfm_leave();
-	for (int i = 0; i < b->n; i++) {
-		struct hfm_request *r = b->known[i];
+/* Some requests of MPI_Waitall: plain receives of known sources, and sends that are not tracked. */
+struct quick {
+	int n, receives;
+	struct hfm_plain *plain[FEW]; /* NULL: a send, or none */
+};
+
+_Static_assert((int)FEW <= HFM_MOST_WAITS, "the page has room for all of them");
+
+/* look_quickly reports whether there is nothing else among the requests. */
+static bool look_quickly(struct quick *q, int n, const MPI_Request requests[]) {
+	if (hfm_depth != 0 || hfm_state != HFM_ON || n <= 0 || n > FEW) {
+		return false;
+	}
+	q->n = n;
+	q->receives = 0;
+	for (int i = 0; i < n; i++) {
+		struct hfm_plain *p = q->plain[i] = hfm_plain_of(WORD(requests[i]));
+		q->receives += p != NULL;
+		if (p != NULL ? p->source == MPI_ANY_SOURCE
+					  : hfm_requests.used > 0 && hfm_get(&hfm_requests, WORD(requests[i])) != NULL) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* quick_all waits for them. After an error there may be no statuses: a receive that has ended has no handle any more,
+ * or keeps it for its error. */
+static int quick_all(const struct quick *q, MPI_Request requests[], MPI_Status *statuses) {
+	const bool sends_alone = q->receives == 0;
+	unsigned flags = sends_alone ? 0 : q->receives < q->n ? HFM_CALL_ALL | HFM_CALL_MORE : HFM_CALL_ALL;
+	struct hfm_wait *waits = hfm_page->waits, *end = waits;
+	for (int i = 0; i < q->n; i++) {
+		const struct hfm_plain *p = q->plain[i];
+		if (p != NULL) {
+			*end++ = hfm_wait_for(p->comm, p->source, any_tag(p->tag), 0);
+		} else if (sends_alone && requests[i] != MPI_REQUEST_NULL && !over_at_once(requests[i])) {
+			const struct begun *b = begun_at(requests[i]);
+			if (b->handle == WORD(requests[i])) {
+				*end++ = b->wait;
+			} else {
+				flags |= HFM_CALL_MORE;
+			}
+		}
+	}
+	hfm_quick_begins(HFM_Waitall, flags, NULL, (uint32_t)(end - waits));
+	const int rc = REAL(Waitall)(q->n, requests, statuses);
+	hfm_quick_ends();
+	for (int i = 0; i < q->n; i++) {
+		struct hfm_plain *p = q->plain[i];
 		int done = requests[i] == MPI_REQUEST_NULL, error = MPI_SUCCESS;
-		if (!HFM_LIKELY(rc == MPI_SUCCESS) && r != NULL && !done) {
-			MPI_Status st;
+		if (!HFM_LIKELY(rc == MPI_SUCCESS) && p != NULL && !done) {
+			MPI_Status st = { .MPI_ERROR = MPI_SUCCESS }; /* MPICH leaves it as it is */
 			error = REAL(Request_get_status)(requests[i], &done, &st);
 			error = error == MPI_SUCCESS && done ? st.MPI_ERROR : error;
 		}
-		if (r != NULL && done) {
-			count_alone(peer(hfm_received, r->comm, r->source), consumed(error));
-			hfm_remove(&hfm_requests, r->handle, r);
-			hfm_free_request(r);
+		if (p != NULL && done && p->comm != NULL) {
+			count_alone(peer(hfm_received, p->comm, p->source), consumed(error));
+			hfm_plain_ends(p);
 		}
 	}
 	return rc;
 }
 
 static int hfm_Waitall(int n, MPI_Request requests[], MPI_Status statuses[]) {
-	struct batch b;
-	b.n = n;
-	b.known = NULL;
-	bool quick = hfm_depth == 0 && hfm_state == HFM_ON && hfm_requests.used > 0 && n <= FEW;
-	for (int i = 0; quick && i < n; i++) {
-		struct hfm_request *r = b.few[i] = request_of(requests[i]);
-		if (r != NULL) {
-			b.known = b.few;
-			quick = plain(r) && r->source != MPI_ANY_SOURCE;
-		}
-	}
-	return quick && b.known != NULL ? quick_all(&b, requests, statuses)
-									: all_of(HFM_Waitall, n, requests, NULL, statuses);
+	struct quick q;
+	return look_quickly(&q, n, requests) ? quick_all(&q, requests, statuses)
+										 : all_of(HFM_Waitall, n, requests, NULL, statuses);
 }
 
 static int hfm_Testall(int n, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
@@ -731,7 +758,7 @@ static int hfm_Request_get_status(MPI_Request request, int *flag, MPI_Status *st
 	if (!hfm_enter(HFM_Request_get_status)) {
 		return REAL(Request_get_status)(request, flag, status);
 	}
-	struct hfm_request *r = hfm_requests.used == 0 ? NULL : request_of(request);
+	struct hfm_request *r = request_of(request);
 	int rc = MPI_SUCCESS;
 	if (r != NULL && r->complete) {
 		*flag = 1;

@@ -155,7 +155,10 @@ static int C(received)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT 
 	struct hfm_comm *c = comm_of(comm);
 	if (rc == MPI_SUCCESS && c != NULL && source != MPI_PROC_NULL) {
 		posted(c, source, tag);
-		track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
+		if (call != HFM_Irecv || m != NULL || hfm_threads ||
+			!note_plain(c, *request, buf, (long)n, type, source, tag)) {
+			track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
+		}
 	}
 	if (m != NULL) {
 		loop_unlock();
@@ -177,13 +180,26 @@ static int C(irecv)(enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, i
 	return C(received)(call, m, buf, n, type, source, tag, comm, request, rc);
 }
 
-static int C(hfm_Irecv)(
+SLOW int C(slow_Irecv)(
 	void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
 	if (!hfm_enter(HFM_Irecv)) {
 		return REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
 	}
 	int rc = C(irecv)(HFM_Irecv, buf, n, type, source, tag, comm, request);
 	hfm_leave();
+	return rc;
+}
+
+static int C(hfm_Irecv)(
+	void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+	struct hfm_comm *c = hfm_quick(WORD(comm));
+	if (c == NULL || source == MPI_PROC_NULL || c->mails != 0 || hfm_unposted != NULL) {
+		return C(slow_Irecv)(buf, n, type, source, tag, comm, request);
+	}
+	const int rc = REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
+	if (HFM_LIKELY(rc == MPI_SUCCESS) && !note_plain(c, *request, buf, (long)n, type, source, tag)) {
+		track_receive(HFM_Irecv, c, NULL, *request, buf, (long)n, type, source, tag);
+	}
 	return rc;
 }
 

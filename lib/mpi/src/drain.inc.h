@@ -147,6 +147,7 @@ static void drain_now(void) {
 		return;
 	}
 	uint64_t mails, bytes = mailbox_size(&mails), pending = 0, unfinished = 0, busy = 0;
+	hfm_track_all();
 	reap(false);
 	note_complete();
 	take_notes();

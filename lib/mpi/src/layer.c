@@ -18,6 +18,9 @@ struct hfm_comm *hfm_first_comm, *hfm_parents;
 struct hfm_last hfm_last = { UINT64_MAX, NULL };
 static struct hfm_comm **last_comm = &hfm_first_comm;
 struct hfm_request *hfm_orphans;
+struct hfm_plain hfm_plains[1 << HFM_PLAIN_BITS];
+size_t hfm_plains_n;
+uint64_t hfm_order;
 static struct hfm_request *free_requests;
 int hfm_rank, hfm_size;
 __thread int hfm_depth;
@@ -278,6 +281,7 @@ static void leave(struct hfm_comm *c) {
 }
 
 void hfm_free_comm(struct hfm_comm *c) {
+	hfm_track_all(); /* their requests keep it */
 	if (hfm_last.comm == c) {
 		hfm_last = (struct hfm_last){ UINT64_MAX, NULL };
 	}
@@ -352,8 +356,7 @@ void hfm_forget_parents(void) {
 }
 
 uint64_t hfm_next_order(void) {
-	static uint64_t order;
-	return HFM_LIKELY(!hfm_threads) ? ++order : __atomic_add_fetch(&order, 1, __ATOMIC_RELAXED);
+	return HFM_LIKELY(!hfm_threads) ? ++hfm_order : __atomic_add_fetch(&hfm_order, 1, __ATOMIC_RELAXED);
 }
 
 /* A request is cleared in parts: the compiler makes stores of these, and a slow instruction of the whole. */
@@ -396,6 +399,28 @@ void hfm_free_request(struct hfm_request *r) {
 		hfm_forget_parents();
 	} else if (last) {
 		forget_comm(c);
+	}
+}
+
+struct hfm_request *hfm_track(struct hfm_plain *p) {
+	struct hfm_request *r = hfm_new_request(HFM_RECEIVE, HFM_Irecv, p->comm, p->handle);
+	r->order = p->order;
+	r->source = p->source;
+	r->tag = p->tag;
+	r->buffer = p->buffer;
+	r->count = p->count;
+	r->datatype = p->datatype;
+	r->active = true;
+	hfm_plain_ends(p);
+	hfm_put(&hfm_requests, r->handle, r);
+	return r;
+}
+
+void hfm_track_all(void) {
+	for (struct hfm_plain *p = hfm_plains; hfm_plains_n > 0; p++) {
+		if (p->comm != NULL) {
+			hfm_track(p);
+		}
 	}
 }
 

@@ -175,6 +175,36 @@ struct hfm_request {
 	struct hfm_request *next;
 };
 
+/* A receive of MPI_Irecv of a rank of one thread that is nothing special. Most are over when MPI_Wait or MPI_Waitall
+ * has returned, and never become requests of the table: a place holds one line of the cache. */
+struct hfm_plain {
+	_Alignas(64) struct hfm_comm *comm; /* NULL: the place is free */
+	uint64_t handle, order, datatype;
+	void *buffer;
+	long count;
+	int source, tag;
+};
+
+enum { HFM_PLAIN_BITS = 10 };
+extern struct hfm_plain hfm_plains[1 << HFM_PLAIN_BITS];
+extern size_t hfm_plains_n;
+extern uint64_t hfm_order; /* of posting, the last one */
+
+HFM_INLINE struct hfm_plain *hfm_plain_place(uint64_t handle) {
+	return &hfm_plains[(handle * 0x9e3779b97f4a7c15u) >> (64 - HFM_PLAIN_BITS)];
+}
+
+/* hfm_plain_of returns the plain receive of a handle, or NULL. */
+HFM_INLINE struct hfm_plain *hfm_plain_of(uint64_t handle) {
+	struct hfm_plain *p = hfm_plain_place(handle);
+	return p->handle == handle && p->comm != NULL ? p : NULL;
+}
+
+HFM_INLINE void hfm_plain_ends(struct hfm_plain *p) {
+	p->comm = NULL;
+	hfm_plains_n--;
+}
+
 /* A table from handles to their objects. */
 struct hfm_map {
 	uint64_t *keys;
@@ -188,6 +218,12 @@ void hfm_put(struct hfm_map *map, uint64_t key, void *value);
 void *hfm_remove(struct hfm_map *map, uint64_t key, const void *which);
 
 extern struct hfm_map hfm_comms, hfm_files, hfm_windows, hfm_requests, hfm_messages;
+
+/* hfm_track makes a plain receive a request of the table, and hfm_track_all does so with all of them: before something
+ * walks through the table. */
+struct hfm_request *hfm_track(struct hfm_plain *p);
+void hfm_track_all(void);
+
 extern struct hfm_comm *hfm_first_comm;
 extern struct hfm_comm *hfm_parents; /* freed ones that living ones were made on, or that have requests */
 /* The communicator that a call named last. */

@@ -209,6 +209,7 @@ static int by_order(const void *a, const void *b) {
 /* save_requests saves the operations under way in the order in which the program began them. */
 static void save_requests(struct saving *s) {
 	size_t n = 0;
+	hfm_track_all();
 	note_named(s);
 	struct hfm_request **all = calloc(hfm_requests.used + 1, sizeof *all);
 	s->got = calloc(hfm_requests.used + 1, sizeof *s->got);

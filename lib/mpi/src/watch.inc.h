@@ -23,6 +23,7 @@ static void answer(void) {
 		return; /* a later call will */
 	}
 	hfm_answer_begins();
+	hfm_track_all();
 	for (size_t i = 0; i < hfm_requests.room; i++) {
 		const struct hfm_request *r = hfm_requests.values[i];
 		receives += r != NULL && r->active && note_pending(r);
