@@ -568,10 +568,11 @@ static bool look_quickly(struct quick *q, int n, const MPI_Request requests[]) {
 	if (hfm_depth != 0 || hfm_state != HFM_ON || n <= 0 || n > FEW) {
 		return false;
 	}
+	const bool some = hfm_plains_n > 0;
 	q->n = n;
 	q->receives = 0;
 	for (int i = 0; i < n; i++) {
-		struct hfm_plain *p = q->plain[i] = hfm_plain_of(WORD(requests[i]));
+		struct hfm_plain *p = q->plain[i] = some ? hfm_plain_of(WORD(requests[i])) : NULL;
 		q->receives += p != NULL;
 		if (p != NULL ? p->source == MPI_ANY_SOURCE
 					  : hfm_requests.used > 0 && hfm_get(&hfm_requests, WORD(requests[i])) != NULL) {
