@@ -41,16 +41,18 @@ func parseStat(stat []byte) (p State, err error) {
 }
 
 // Name names a process in abstract sockets. A number alone is that of other processes, too, in other PID namespaces:
-// the name has its number in its own one, and that one. A process that cannot be read has the name of one that is not
-// there.
+// the name has its number in its own one, and that one. A process that has ended has the name of one that is not there.
 func Name(pid int) string {
 	link, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid")
 	status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	_, numbers, _ := strings.Cut(string(status), "\nNSpid:")
 	numbers, _, _ = strings.Cut(numbers, "\n")
 	all := strings.Fields(numbers) // the last is that in the innermost namespace
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0:
 		return nameIn("", strconv.Itoa(pid))
+	case link == "" && len(all) == 1: // another user's, of this namespace
+		return NameHere(pid)
 	}
 	return nameIn(link, all[len(all)-1])
 }
