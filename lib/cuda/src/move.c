@@ -1,6 +1,10 @@
-/* move.c - copies device memory to the host and back at the rate of the bus. Each thread has a page-locked buffer
- * of its own: while it copies between that and the program's host memory, the device works for the others. */
+/* move.c - copies device memory to the host and back at the rate of the bus. Each thread has two page-locked buffers
+ * of its own: while it copies between one and the program's host memory, the device works for the other one and for the
+ * other threads. */
 #define _GNU_SOURCE
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -11,11 +15,12 @@
 
 #include "library.h"
 
-enum { MOST = 16 /* threads */, PAGE = 4096, PIECE = 64 << 20 };
+/* Threads: to the host fewer reach the rate of the bus. */
+enum { MOST = 16, MOST_OUT = 8, PAGE = 4096, PIECE = 64 << 20 };
 #ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
 #define MADV_POPULATE_WRITE 23
 #endif
-static const size_t part = 8 << 20;
+static const size_t part = 4 << 20;
 
 struct chunk {
 	CUdeviceptr at;
@@ -34,19 +39,29 @@ struct moving {
 	_Atomic bool stop;
 };
 
+/* A buffer, the stream of its copies, and the chunk that is on its way, or NULL. */
+struct half {
+	unsigned char *buffer;
+	CUstream stream;
+	const struct chunk *chunk;
+};
+
 /* A thread's state in the driver. */
 struct mover {
 	CUcontext context;
-	CUstream stream;
-	void *buffer;
+	void *buffers; /* of both halves */
+	struct half halves[2];
 };
 
 static void leave(struct mover *m) {
 	CUcontext popped;
+	struct half *h;
 
-	if (m->stream != NULL) {
-		REAL(cuStreamDestroy_v2)(m->stream);
-		m->stream = NULL;
+	for (h = m->halves; h < m->halves + 2; h++) {
+		if (h->stream != NULL) {
+			REAL(cuStreamDestroy_v2)(h->stream);
+			h->stream = NULL;
+		}
 	}
 	if (m->context != NULL) {
 		REAL(cuCtxPopCurrent_v2)(&popped);
@@ -55,36 +70,82 @@ static void leave(struct mover *m) {
 }
 
 static CUresult enter(struct mover *m, CUcontext context) {
+	struct half *h;
 	CUresult e;
 
-	if (m->context == context) {
-		return CUDA_SUCCESS;
-	}
-	leave(m);
 	if ((e = REAL(cuCtxPushCurrent_v2)(context)) != CUDA_SUCCESS) {
 		return e;
 	}
 	m->context = context;
-	if ((e = REAL(cuStreamCreate)(&m->stream, CU_STREAM_NON_BLOCKING)) != CUDA_SUCCESS) {
-		m->stream = NULL;
+	if (m->buffers == NULL &&
+		(e = REAL(cuMemHostAlloc)(&m->buffers, 2 * part, CU_MEMHOSTALLOC_PORTABLE)) != CUDA_SUCCESS) {
+		m->buffers = NULL;
 		return e;
 	}
-	return m->buffer != NULL ? CUDA_SUCCESS : REAL(cuMemHostAlloc)(&m->buffer, part, CU_MEMHOSTALLOC_PORTABLE);
+	for (h = m->halves; h < m->halves + 2; h++) {
+		h->buffer = (unsigned char *)m->buffers + (h == m->halves ? 0 : part);
+		if ((e = REAL(cuStreamCreate)(&h->stream, CU_STREAM_NON_BLOCKING)) != CUDA_SUCCESS) {
+			h->stream = NULL;
+			return e;
+		}
+	}
+	return CUDA_SUCCESS;
 }
 
-static CUresult copy(struct mover *m, const struct chunk *c, bool out) {
-	CUresult e = enter(m, c->context);
+/* Copies to host memory that is not read soon, past the caches, which so keep the buffers. */
+static void store(unsigned char *to, const unsigned char *from, size_t bytes) {
+	size_t i = 0;
+#ifdef __SSE2__
+	__m128i *d = (__m128i *)(void *)to;
+	const __m128i *s = (const __m128i *)(const void *)from;
 
+	for (; i + 16 <= bytes; i += 16) {
+		_mm_stream_si128(d++, _mm_load_si128(s++));
+	}
+	_mm_sfence();
+#endif
+	memcpy(to + i, from + i, bytes - i);
+}
+
+/* Waits for the chunk of a half. */
+static CUresult finish(struct moving *all, struct half *h) {
+	const struct chunk *c = h->chunk;
+	CUresult e = CUDA_SUCCESS;
+
+	h->chunk = NULL;
+	if (c != NULL && (e = REAL(cuStreamSynchronize)(h->stream)) == CUDA_SUCCESS) {
+		if (all->out) {
+			store(c->host, h->buffer, c->bytes);
+		}
+		atomic_fetch_add(&all->moved, c->bytes);
+	}
+	return e;
+}
+
+/* Sends a chunk on its way, by the half that the one before has not taken. */
+static CUresult begin(struct moving *all, struct mover *m, const struct chunk *c) {
+	struct half *h = &m->halves[0], *other = &m->halves[1], swap;
+	CUresult e = finish(all, h);
+
+	if (e == CUDA_SUCCESS && c->context != m->context) {
+		if ((e = finish(all, other)) == CUDA_SUCCESS) {
+			leave(m);
+			e = enter(m, c->context);
+		}
+	}
 	if (e != CUDA_SUCCESS) {
 		return e;
 	}
-	if (!out) {
-		memcpy(m->buffer, c->host, c->bytes);
+	if (!all->out) {
+		memcpy(h->buffer, c->host, c->bytes);
 	}
-	e = out ? REAL(cuMemcpyDtoHAsync_v2)(m->buffer, c->at, c->bytes, m->stream)
-			: REAL(cuMemcpyHtoDAsync_v2)(c->at, m->buffer, c->bytes, m->stream);
-	if (e == CUDA_SUCCESS && (e = REAL(cuStreamSynchronize)(m->stream)) == CUDA_SUCCESS && out) {
-		memcpy(c->host, m->buffer, c->bytes);
+	e = all->out ? REAL(cuMemcpyDtoHAsync_v2)(h->buffer, c->at, c->bytes, h->stream)
+				 : REAL(cuMemcpyHtoDAsync_v2)(c->at, h->buffer, c->bytes, h->stream);
+	if (e == CUDA_SUCCESS) {
+		h->chunk = c;
+		swap = *h;
+		*h = *other;
+		*other = swap;
 	}
 	return e;
 }
@@ -92,20 +153,22 @@ static CUresult copy(struct mover *m, const struct chunk *c, bool out) {
 static void *work(void *arg) {
 	struct moving *all = arg;
 	struct mover m = { 0 };
-	CUresult e = CUDA_SUCCESS;
+	CUresult e = CUDA_SUCCESS, last;
 	size_t i;
 
 	while (e == CUDA_SUCCESS && !atomic_load(&all->stop) && (i = atomic_fetch_add(&all->next, 1)) < all->count) {
-		if ((e = copy(&m, &all->chunks[i], all->out)) == CUDA_SUCCESS) {
-			atomic_fetch_add(&all->moved, all->chunks[i].bytes);
-		}
+		e = begin(all, &m, &all->chunks[i]);
+	}
+	for (i = 0; i < 2; i++) {
+		last = finish(all, &m.halves[i]);
+		e = e == CUDA_SUCCESS ? last : e;
 	}
 	if (e != CUDA_SUCCESS) {
 		atomic_store(&all->e, e);
 		atomic_store(&all->stop, true);
 	}
-	if (m.buffer != NULL) {
-		REAL(cuMemFreeHost)(m.buffer);
+	if (m.buffers != NULL) {
+		REAL(cuMemFreeHost)(m.buffers);
 	}
 	leave(&m);
 	atomic_fetch_sub(&all->threads, 1);
@@ -160,14 +223,14 @@ static size_t cut(const struct hf_mapping *list, size_t count, unsigned char *ho
 	return total;
 }
 
-static unsigned threads_of(size_t chunks) {
+static unsigned threads_of(size_t chunks, size_t most) {
 	size_t n = 1;
 	cpu_set_t set;
 
 	if (sched_getaffinity(0, sizeof set, &set) == 0) {
 		n = (size_t)CPU_COUNT(&set);
 	}
-	n = n > MOST ? MOST : n;
+	n = n > most ? most : n;
 	return (unsigned)(n > chunks ? chunks : n);
 }
 
@@ -196,7 +259,7 @@ static void *touch(void *arg) {
 void hf_touch(unsigned char *at, size_t bytes) {
 	struct touching t = { .at = at, .bytes = bytes };
 	pthread_t threads[MOST];
-	unsigned n = 0, want = threads_of((bytes + PIECE - 1) / PIECE);
+	unsigned n = 0, want = threads_of((bytes + PIECE - 1) / PIECE, MOST);
 
 	while (n + 1 < want && pthread_create(&threads[n], NULL, touch, &t) == 0) {
 		n++;
@@ -222,7 +285,7 @@ bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, b
 		snprintf(why, HF_WHY, "there is no memory to copy with, or no context to copy in");
 		return false;
 	}
-	want = threads_of(all.count);
+	want = threads_of(all.count, out ? MOST_OUT : MOST);
 	atomic_store(&all.threads, want);
 	while (n < want && pthread_create(&threads[n], NULL, work, &all) == 0) {
 		n++;
