@@ -10,7 +10,7 @@ import (
 func TestSources(t *testing.T) {
 	l := newLab(t)
 	want := l.run(without, "sources")
-	for _, device := range []string{"pocl", "rusticl"} {
+	for _, device := range []string{platform, another} {
 		if got := l.run(through(device), "sources"); got != want {
 			t.Errorf("HOLDFAST_DEVICE=%q: got\n%s\nwant\n%s", device, got, want)
 		}

@@ -14,8 +14,8 @@ func TestTimes(t *testing.T) {
 		t.Fatalf("PoCL's times:\n%s", want)
 	}
 	l.serve()
-	for _, device := range []string{"pocl", "rusticl", "remote=" + l.socket() + ",pocl",
-		"remote=" + l.socket() + ",rusticl"} {
+	for _, device := range []string{platform, another, "remote=" + l.socket() + "," + platform,
+		"remote=" + l.socket() + "," + another} {
 		if got := l.run(through(device), "times"); got != want {
 			t.Errorf("HOLDFAST_DEVICE=%q: got\n%s\nwant\n%s", device, got, want)
 		}
