@@ -161,17 +161,15 @@ func (t *statistics) at(e storage.Epoch) *EpochStats {
 }
 
 func (t *statistics) add(es EpochStats) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.at(es.Epoch)
-	es.Durable, es.Skipped, es.waits = old.Durable, old.Skipped, old.waits
-	if es.voted = old.voted; es.voted || es.Err == nil {
-		es.Err = old.Err
-	}
-	a := t.req[es.Epoch]
-	es.RequestToCut, es.Rounds, es.Releases = a.ToCut, a.Rounds, a.Releases
-	*old = es
-	t.notify()
+	t.set(es.Epoch, func(old *EpochStats) {
+		es.Durable, es.Skipped, es.waits = old.Durable, old.Skipped, old.waits
+		if es.voted = old.voted; es.voted || es.Err == nil {
+			es.Err = old.Err
+		}
+		a := t.req[es.Epoch]
+		es.RequestToCut, es.Rounds, es.Releases = a.ToCut, a.Rounds, a.Releases
+		*old = es
+	})
 }
 
 func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
@@ -186,19 +184,21 @@ func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
 	return es, true
 }
 
-func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
+// set changes the entry of an epoch.
+func (t *statistics) set(e storage.Epoch, change func(es *EpochStats)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at(e).Durable[level] = d
+	change(t.at(e))
 	t.notify()
+}
+
+func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
+	t.set(e, func(es *EpochStats) { es.Durable[level] = d })
 }
 
 // skipped notes that an epoch does not go to a level.
 func (t *statistics) skipped(e storage.Epoch, level string, newer storage.Epoch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.at(e).Skipped[level] = newer
-	t.notify()
+	t.set(e, func(es *EpochStats) { es.Skipped[level] = newer })
 }
 
 // waited notes how long an epoch waited for a level.
@@ -226,18 +226,11 @@ func (t *statistics) putOffs() (n int) {
 
 // stopped notes that an epoch was the program's last.
 func (t *statistics) stopped(e storage.Epoch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.at(e).Stopped = true
-	t.notify()
+	t.set(e, func(es *EpochStats) { es.Stopped = true })
 }
 
 func (t *statistics) failed(e storage.Epoch, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	es := t.at(e)
-	es.Err, es.voted = err, true
-	t.notify()
+	t.set(e, func(es *EpochStats) { es.Err, es.voted = err, true })
 }
 
 func (t *statistics) restore(r RestoreStats) {

@@ -133,12 +133,7 @@ func (m *Machine) arrive(ev Arrived) {
 		return
 	}
 	m.needs.arrived(ev.Sent)
-	m.retract()
-	m.grow(ev.Colls)
-	if m.phase == asked {
-		m.ownAnswer()
-	}
-	m.evaluate()
+	m.parked(ev.Colls)
 }
 
 // finish notes that the main thread stays in the library.
@@ -149,8 +144,13 @@ func (m *Machine) finish(ev Finished) {
 		m.colls = ev.Colls
 		return
 	}
+	m.parked(ev.Colls)
+}
+
+// parked goes on with a main thread that waits, with the counts that it has then.
+func (m *Machine) parked(colls []Coll) {
 	m.retract()
-	m.grow(ev.Colls)
+	m.grow(colls)
 	if m.phase == asked {
 		m.ownAnswer()
 	}

@@ -123,22 +123,17 @@ func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []drive
 
 // Marker without a list waits for all commands before it.
 func (d *device) Marker(h driver.Handle, wait []driver.Event) (driver.Event, error) {
-	hesitate()
-	c := &command{what: "marker", do: func() error { return nil }}
-	d.mu.Lock()
-	if len(wait) == 0 {
-		for _, before := range d.live(h).pending {
-			c.wait = append(c.wait, before.ev)
-		}
-	}
-	d.mu.Unlock()
-	return d.enqueue(h, wait, c)
+	return d.mark(h, wait, &command{what: "marker"})
 }
 
 // Barrier keeps back later commands of the same queue.
 func (d *device) Barrier(h driver.Handle, wait []driver.Event) (driver.Event, error) {
+	return d.mark(h, wait, &command{what: "barrier", barrier: true})
+}
+
+func (d *device) mark(h driver.Handle, wait []driver.Event, c *command) (driver.Event, error) {
 	hesitate()
-	c := &command{what: "barrier", do: func() error { return nil }, barrier: true}
+	c.do = func() error { return nil }
 	d.mu.Lock()
 	if len(wait) == 0 {
 		for _, before := range d.live(h).pending {
