@@ -109,14 +109,14 @@ func TestFarOffsets(t *testing.T) {
 	c, f := newLargeCluster(t, "a", "a", "b")
 	global := storage.LevelConfig{Name: storage.LevelGlobal, Keep: 9}
 	c.Start(jobtest.Local, global)
-	infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return storage.PutFar(c.T.Context(), s, 1, storage.LevelLocal, int64(min(r, 1))*far,
 			jobtest.ClusterSections(r, 1))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	if _, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return infos[r], s.Commit(context.Background(), 1, storage.LevelLocal, infos)
 	}); err != nil {
 		t.Fatal(err)
@@ -357,7 +357,7 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 	if wide.Name == storage.LevelGlobal {
 		return
 	}
-	if _, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	if _, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return storage.ShardInfo{}, s.Rebuild(t.Context(), 2, storage.LevelLocal)
 	}); err != nil {
 		t.Fatal(err)
@@ -367,13 +367,13 @@ func largeJob(t *testing.T, wide storage.LevelConfig, nodes []string) {
 
 // flushTo copies an epoch from local to another level and commits it.
 func flushTo(c *jobtest.Cluster, e storage.Epoch, level string) error {
-	infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Flush(c.T.Context(), e, storage.LevelLocal, level, nil)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	_, err = c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return infos[r], s.Commit(c.T.Context(), e, level, infos)
 	})
 	return err

@@ -68,7 +68,7 @@ func TestCrashOfRepairOfRedundancy(t *testing.T) {
 		}
 		c.LoseNode([]string{"n1", "n2"}[at%2])
 		c.Start(jobtest.SmallLocal, jobtest.SmallCopies, jobtest.SmallParity)
-		if _, err := c.RestoreAs(2, jobtest.Little); err != nil {
+		if _, err := c.Stores.Restore(2, jobtest.Little); err != nil {
 			t.Fatalf("op %d: %v\n%s", at, err, c.FS)
 		}
 		c.Stop()

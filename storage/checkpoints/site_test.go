@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -25,7 +24,7 @@ type site struct {
 	base   string
 	nodes  []string // of each rank
 	levels []string // besides local
-	stores []*storage.Store
+	stores storagetest.Stores
 }
 
 // siteEpochs is how many epochs a site takes; retention leaves the last two.
@@ -57,20 +56,16 @@ func (s *site) dirs() (out []string) {
 
 // small makes shards part of which stays the same from one epoch to the next.
 func small(rank int, e storage.Epoch) []storage.Section {
-	part := func(seed uint64, n int) storage.Bytes {
+	part := func(seed uint64, n int) []byte {
 		b := make([]byte, n)
 		rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 7}).Read(b)
 		return b
 	}
-	secs := []storage.Section{
-		{Name: "moves", Source: part(uint64(rank)*64+uint64(e), 9_000+rank*500)},
-		{Name: "stays", Source: part(uint64(rank)+9999, 12_000)},
-		{Name: "zero", Source: make(storage.Bytes, 5000)},
+	return []storage.Section{
+		storagetest.Section("moves", part(uint64(rank)*64+uint64(e), 9_000+rank*500)),
+		storagetest.Section("stays", part(uint64(rank)+9999, 12_000)),
+		storagetest.Section("zero", make([]byte, 5000)),
 	}
-	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
-	}
-	return secs
 }
 
 // open opens the stores of all ranks and has each learn the holdings of the others.
@@ -89,16 +84,8 @@ func (s *site) open(ctx context.Context) error {
 		}
 		s.stores = append(s.stores, st)
 	}
-	for r, st := range s.stores {
-		h, err := st.Holdings(ctx)
-		for _, other := range s.stores {
-			if err == nil {
-				err = other.Learn(r, h)
-			}
-		}
-		if err != nil {
-			return errors.Join(err, s.close())
-		}
+	if err := s.stores.Learn(ctx); err != nil {
+		return errors.Join(err, s.close())
 	}
 	return nil
 }
@@ -111,20 +98,10 @@ func (s *site) close() (err error) {
 	return err
 }
 
-func (s *site) each(do func(st *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
-	infos, errs := make([]storage.ShardInfo, len(s.stores)), make([]error, len(s.stores))
-	var wg sync.WaitGroup
-	for r, st := range s.stores {
-		wg.Go(func() { infos[r], errs[r] = do(st, r) })
-	}
-	wg.Wait()
-	return infos, errors.Join(errs...)
-}
-
 // take brings an epoch to all levels, at global in packs, and prunes.
 func (s *site) take(ctx context.Context, e storage.Epoch) error {
 	for _, level := range append([]string{storage.LevelLocal}, s.levels...) {
-		infos, err := s.each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := s.stores.Each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
 			switch {
 			case level == storage.LevelLocal:
 				return st.Put(ctx, e, level, small(r, e))
@@ -144,7 +121,7 @@ func (s *site) take(ctx context.Context, e storage.Epoch) error {
 			}
 		}
 		if err == nil {
-			_, err = s.each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
+			_, err = s.stores.Each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
 				if level == storage.LevelGlobal && r != 0 {
 					return storage.ShardInfo{}, nil
 				}
@@ -160,7 +137,7 @@ func (s *site) take(ctx context.Context, e storage.Epoch) error {
 			return fmt.Errorf("epoch %d at %s: %w", e, level, err)
 		}
 	}
-	_, err := s.each(func(st *storage.Store, _ int) (storage.ShardInfo, error) {
+	_, err := s.stores.Each(func(st *storage.Store, _ int) (storage.ShardInfo, error) {
 		_, err := st.Prune(ctx)
 		return storage.ShardInfo{}, err
 	})

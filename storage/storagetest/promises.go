@@ -15,16 +15,16 @@ func (s *suite) commit() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if err := s.learn(); err != nil {
+	if err := s.stores.Learn(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	if s.offers(1) {
 		s.Error("the epoch is offered before it is committed")
 	}
-	if err := s.commitAt(1, s.level.Config.Name, infos); err != nil {
+	if err := s.stores.Commit(1, s.level.Config.Name, infos); err != nil {
 		s.Fatal(err)
 	}
-	if err := s.learn(); err != nil {
+	if err := s.stores.Learn(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	if !s.offers(1) {
@@ -48,7 +48,7 @@ func (s *suite) restoreAlone() {
 			}
 		}
 	}
-	if err := s.learn(); err != nil {
+	if err := s.stores.Learn(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	if err := s.restore(1); err != nil {
@@ -58,11 +58,11 @@ func (s *suite) restoreAlone() {
 
 func (s *suite) final() {
 	infos := s.take(1)
-	if err := s.commitAt(1, s.level.Config.Name, infos); err != nil {
+	if err := s.stores.Commit(1, s.level.Config.Name, infos); err != nil {
 		s.Errorf("the same manifest again: %v", err)
 	}
 	infos[0].Bytes++
-	if err := s.commitAt(1, s.level.Config.Name, infos); !errors.Is(err, storage.ErrCommitted) {
+	if err := s.stores.Commit(1, s.level.Config.Name, infos); !errors.Is(err, storage.ErrCommitted) {
 		s.Errorf("another manifest: got %v, want ErrCommitted", err)
 	}
 	for _, st := range s.stores {
@@ -105,17 +105,21 @@ func (s *suite) discard() {
 	}
 }
 
+func (s *suite) pruneAll() {
+	for _, st := range s.stores {
+		if _, err := st.Prune(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
 func (s *suite) prune() {
 	const epochs = 5 // Keep is 2
 	for e := storage.Epoch(1); e <= epochs; e++ {
 		s.take(e)
-		for _, st := range s.stores {
-			if _, err := st.Prune(s.Context()); err != nil {
-				s.Fatal(err)
-			}
-		}
+		s.pruneAll()
 	}
-	if err := s.learn(); err != nil {
+	if err := s.stores.Learn(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	for e := storage.Epoch(1); e <= epochs; e++ {
@@ -144,11 +148,7 @@ func (s *suite) kept() {
 				s.Fatal(err)
 			}
 		}
-		for _, st := range s.stores {
-			if _, err := st.Prune(s.Context()); err != nil {
-				s.Fatal(err)
-			}
-		}
+		s.pruneAll()
 	}
 	if list, err := checkpoints.Pins(s.Context(), dir); err != nil || len(list) != 1 || list[0].Name != "first" {
 		s.Errorf("got %v, %v, want epoch 1 by its name", list, err)
@@ -159,12 +159,8 @@ func (s *suite) kept() {
 	if err := checkpoints.UnpinEpoch(s.Context(), dir, 1); err != nil {
 		s.Fatal(err)
 	}
-	for _, st := range s.stores {
-		if _, err := st.Prune(s.Context()); err != nil {
-			s.Fatal(err)
-		}
-	}
-	if err := s.learn(); err != nil {
+	s.pruneAll()
+	if err := s.stores.Learn(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	if s.offers(1) {
@@ -196,11 +192,11 @@ func (s *suite) oddSizes() {
 	s.sections = func(rank int, e storage.Epoch) []storage.Section {
 		var secs []storage.Section
 		for i, n := range []int{0, 1, 4095, 4096, 65535, 65536, 262143, 262144, 262145, 4<<20 - 1, 4<<20 + 1} {
-			b := make(storage.Bytes, n)
+			b := make([]byte, n)
 			for j := range b {
 				b[j] = byte(j*7 + rank + int(e)*3 + j>>9)
 			}
-			secs = append(secs, storage.Section{Name: string(rune('a' + i)), Size: int64(n), Source: b})
+			secs = append(secs, Section(string(rune('a'+i)), b))
 		}
 		return secs
 	}

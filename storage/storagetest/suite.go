@@ -1,15 +1,11 @@
 package storagetest
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
@@ -57,8 +53,8 @@ type suite struct {
 	level    Level
 	dir      string
 	url      string // of the level under test, if it is an object store
-	stores   []*storage.Store
-	sections func(rank int, e storage.Epoch) []storage.Section
+	stores   Stores
+	sections SectionsFor
 }
 
 func (s *suite) dirOf(level, node string) string {
@@ -100,44 +96,26 @@ func (s *suite) open() {
 }
 
 func ordinary(rank int, e storage.Epoch) []storage.Section {
-	b := make(storage.Bytes, 700_000+rank*1000)
+	b := make([]byte, 700_000+rank*1000)
 	rand.NewChaCha8([32]byte{byte(rank), byte(e)}).Read(b)
-	return []storage.Section{{Name: "data", Size: int64(len(b)), Source: b}}
-}
-
-// each calls do for every rank at once.
-func (s *suite) each(do func(st *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
-	infos, errs := make([]storage.ShardInfo, len(s.stores)), make([]error, len(s.stores))
-	var wg sync.WaitGroup
-	for r, st := range s.stores {
-		wg.Go(func() { infos[r], errs[r] = do(st, r) })
-	}
-	wg.Wait()
-	return infos, errors.Join(errs...)
+	return []storage.Section{Section("data", b)}
 }
 
 // bring writes an epoch to the level, committing it at local on the way, and
 // leaves it uncommitted there.
 func (s *suite) bring(ctx context.Context, e storage.Epoch) ([]storage.ShardInfo, error) {
-	infos, err := s.each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := s.stores.Each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
 		return st.Put(ctx, e, storage.LevelLocal, s.sections(r, e))
 	})
 	if err != nil || s.level.Config.Name == storage.LevelLocal {
 		return infos, err
 	}
-	if err := s.commitAt(e, storage.LevelLocal, infos); err != nil {
+	if err := s.stores.Commit(e, storage.LevelLocal, infos); err != nil {
 		return nil, err
 	}
-	return s.each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
+	return s.stores.Each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
 		return st.Flush(ctx, e, storage.LevelLocal, s.level.Config.Name, nil)
 	})
-}
-
-func (s *suite) commitAt(e storage.Epoch, level string, infos []storage.ShardInfo) error {
-	_, err := s.each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
-		return infos[r], st.Commit(context.Background(), e, level, infos)
-	})
-	return err
 }
 
 // take brings and commits.
@@ -145,30 +123,15 @@ func (s *suite) take(e storage.Epoch) []storage.ShardInfo {
 	s.Helper()
 	infos, err := s.bring(s.Context(), e)
 	if err == nil {
-		err = s.commitAt(e, s.level.Config.Name, infos)
+		err = s.stores.Commit(e, s.level.Config.Name, infos)
 	}
 	if err == nil {
-		err = s.learn()
+		err = s.stores.Learn(s.Context())
 	}
 	if err != nil {
 		s.Fatal(err)
 	}
 	return infos
-}
-
-func (s *suite) learn() error {
-	for r, st := range s.stores {
-		h, err := st.Holdings(s.Context())
-		if err != nil {
-			return err
-		}
-		for _, other := range s.stores {
-			if err := other.Learn(r, h); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // offers reports whether every rank is offered e from the level under test.
@@ -190,22 +153,6 @@ func (s *suite) offers(e storage.Epoch) bool {
 
 // restore compares every rank's bytes.
 func (s *suite) restore(e storage.Epoch) error {
-	_, err := s.each(func(st *storage.Store, r int) (info storage.ShardInfo, err error) {
-		sh, err := st.Fetch(context.Background(), e)
-		if err != nil {
-			return info, err
-		}
-		defer sh.Close()
-		for _, want := range s.sections(r, e) {
-			got := make([]byte, want.Size)
-			if err := sh.ReadAt(context.Background(), want.Name, got, 0); err != nil {
-				return info, err
-			}
-			if !bytes.Equal(got, want.Source.(storage.Bytes)) {
-				return info, fmt.Errorf("rank %d: section %q of epoch %d differs", r, want.Name, e)
-			}
-		}
-		return info, nil
-	})
+	_, err := s.stores.Restore(e, s.sections)
 	return err
 }

@@ -194,7 +194,7 @@ func TestHalfCommitted(t *testing.T) {
 			t.Run(fmt.Sprintf("%03b %v", committers, order), func(t *testing.T) {
 				c := jobtest.NewCluster(t, "n0", "n1", "n2")
 				c.Start(local)
-				infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+				infos, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 					return s.Put(context.Background(), 1, storage.LevelLocal, jobtest.ClusterSections(r, 1))
 				})
 				if err != nil {
@@ -226,7 +226,7 @@ func wholeAgain(c *jobtest.Cluster, e storage.Epoch, levels ...string) {
 		c.T.Fatal(err)
 	}
 	for _, level := range levels {
-		if _, err := c.All(func(s *storage.Store, r int) (i storage.ShardInfo, err error) {
+		if _, err := c.Stores.Each(func(s *storage.Store, r int) (i storage.ShardInfo, err error) {
 			return i, s.Rebuild(context.Background(), e, level)
 		}); err != nil {
 			c.T.Fatal(err)
@@ -246,7 +246,7 @@ func TestOtherAttempt(t *testing.T) {
 	c := jobtest.NewCluster(t, "n0", "n1", "n2")
 	c.Start(local)
 	put := func(as func(rank int, e storage.Epoch) []storage.Section) []storage.ShardInfo {
-		infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(context.Background(), 1, storage.LevelLocal, as(r, 1))
 		})
 		if err != nil {

@@ -86,7 +86,7 @@ func TestGoldenCodecs(t *testing.T) {
 		c := &jobtest.Cluster{T: t, Nodes: []string{"n0"}, Stores: []*storage.Store{openCodecs(t, dir)}}
 		s := &independentReader{t: t, kinds: map[string]int{}}
 		for e := storage.Epoch(1); e <= 2; e++ {
-			if _, err := c.RestoreAs(e, codecSections); err != nil {
+			if _, err := c.Stores.Restore(e, codecSections); err != nil {
 				t.Errorf("epoch %d: %v", e, err)
 			}
 			got := s.sections(s.shard(dir, int(e), 0), func(o int) []byte { return s.shard(dir, o, 0) })

@@ -149,7 +149,7 @@ func testGolden(t *testing.T, goldenDir string, goldenSections jobtest.SectionsF
 				t.Fatal(err)
 			}
 			for e := storage.Epoch(1); e <= 2; e++ {
-				from, err := c.RestoreAs(e, goldenSections)
+				from, err := c.Stores.Restore(e, goldenSections)
 				if err != nil {
 					t.Fatalf("epoch %d: %v", e, err)
 				}

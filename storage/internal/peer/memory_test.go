@@ -77,7 +77,7 @@ func TestLend(t *testing.T) {
 			}
 			flush := func() map[string][]byte {
 				t.Helper()
-				if _, err := w.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+				if _, err := w.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 					return s.Flush(context.Background(), 2, storage.LevelLocal, storage.LevelParity, nil)
 				}); err != nil {
 					t.Fatal(err)

@@ -46,7 +46,7 @@ func TestCrashOfRedundancy(t *testing.T) {
 			t.Fatalf("op %d: epoch %d was at all levels, newest is %d\n%s", at, sure, e, c.FS)
 		}
 		if e > 0 {
-			if _, err := c.RestoreAs(e, jobtest.Little); err != nil {
+			if _, err := c.Stores.Restore(e, jobtest.Little); err != nil {
 				t.Fatalf("op %d: restore %d: %v", at, e, err)
 			}
 		}
@@ -58,7 +58,7 @@ func TestCrashOfRedundancy(t *testing.T) {
 // rebuilds again, and then loses a node that could not have been lost before.
 func TestCrashOfRebuild(t *testing.T) {
 	rebuild := func(c *jobtest.Cluster, level string) error {
-		_, err := c.All(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
+		_, err := c.Stores.Each(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
 			return info, s.Rebuild(context.Background(), 2, level)
 		})
 		if err != nil {
@@ -101,7 +101,7 @@ func TestCrashOfRebuild(t *testing.T) {
 		c.Stop()
 		c.LoseNode("n2")
 		c.Start(jobtest.SmallLocal, jobtest.SmallCopies, jobtest.SmallParity)
-		if _, err := c.RestoreAs(2, jobtest.Little); err != nil {
+		if _, err := c.Stores.Restore(2, jobtest.Little); err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
 		c.Stop()

@@ -132,7 +132,7 @@ func TestTopologyRefused(t *testing.T) {
 	if _, err := w.Stores[0].Put(t.Context(), 1, storage.LevelLocal, jobtest.ClusterSections(0, 1)); err != nil {
 		t.Fatal(err)
 	}
-	infos, err := w.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(context.Background(), 2, storage.LevelLocal, jobtest.ClusterSections(r, 2))
 	})
 	if err != nil {
@@ -178,7 +178,7 @@ func TestRebuild(t *testing.T) {
 				order = []string{c.level.Name, storage.LevelLocal, c.level.Name}
 			}
 			for _, level := range order {
-				if _, err := w.All(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
+				if _, err := w.Stores.Each(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
 					return info, s.Rebuild(context.Background(), 2, level)
 				}); err != nil {
 					t.Fatalf("rebuild %s: %v", level, err)

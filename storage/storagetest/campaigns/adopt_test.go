@@ -420,7 +420,7 @@ func TestAdoptElsewhere(t *testing.T) {
 			w.Stop()
 			w.LoseNode("n2")
 			w.Start(c.levels...)
-			if _, err := w.RestoreAs(4, stepping); err != nil {
+			if _, err := w.Stores.Restore(4, stepping); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -51,12 +51,12 @@ func TestEpochsPassedOver(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.failed && e%3 == 2 && newest != e {
-					if _, err := w.All(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+					if _, err := w.Stores.Each(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
 						return s.Flush(t.Context(), e, storage.LevelLocal, outer.Name, nil)
 					}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := w.All(func(s *storage.Store, _ int) (info storage.ShardInfo, err error) {
+					if _, err := w.Stores.Each(func(s *storage.Store, _ int) (info storage.ShardInfo, err error) {
 						return info, s.Discard(t.Context(), e, outer.Name)
 					}); err != nil {
 						t.Fatal(err)
@@ -71,7 +71,7 @@ func TestEpochsPassedOver(t *testing.T) {
 			w.Stop()
 			w.LoseNode("n1")
 			w.Start(jobtest.Local, outer)
-			levels, err := w.RestoreAs(newest, stepping)
+			levels, err := w.Stores.Restore(newest, stepping)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func simulatedCycle(t *testing.T, rng *rand.Rand) {
 	}
 	// The death comes when these ranks have committed the next epoch.
 	half := whole + 1
-	infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(context.Background(), half, storage.LevelLocal, jobtest.ClusterSections(r, half))
 	})
 	if err != nil {

@@ -251,7 +251,7 @@ func TestPruneDuringWork(t *testing.T) {
 	for name, work := range map[string]func(c *jobtest.Cluster) error{
 		"rebuild": func(c *jobtest.Cluster) error {
 			for _, l := range []string{storage.LevelLocal, storage.LevelPartner, storage.LevelParity} {
-				if _, err := c.All(func(s *storage.Store, _ int) (i storage.ShardInfo, err error) {
+				if _, err := c.Stores.Each(func(s *storage.Store, _ int) (i storage.ShardInfo, err error) {
 					return i, s.Rebuild(ctx, 2, l)
 				}); err != nil {
 					return err
@@ -260,12 +260,12 @@ func TestPruneDuringWork(t *testing.T) {
 			return nil
 		},
 		"flush": func(c *jobtest.Cluster) error {
-			_, err := c.All(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+			_, err := c.Stores.Each(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
 				return s.Flush(ctx, 2, storage.LevelLocal, storage.LevelGlobal, nil)
 			})
 			return err
 		},
-		"read": func(c *jobtest.Cluster) error { _, err := c.RestoreAs(2, jobtest.Little); return err },
+		"read": func(c *jobtest.Cluster) error { _, err := c.Stores.Restore(2, jobtest.Little); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at := int64(1); ; at += int64(jobtest.CrashStep(11)) {
@@ -305,7 +305,7 @@ func TestPruneDuringWork(t *testing.T) {
 				if _, err := c.FS.Stat("/n0/partner/epoch-0000000003"); err == nil && !done {
 					t.Fatalf("operation %d: nothing was pruned\n%s", at, c.FS)
 				}
-				if _, err := c.RestoreAs(2, jobtest.Little); err != nil {
+				if _, err := c.Stores.Restore(2, jobtest.Little); err != nil {
 					t.Fatalf("operation %d: epoch 2: %v\n%s", at, err, c.FS)
 				}
 				for _, r := range release {

@@ -1,13 +1,10 @@
 package jobtest
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
@@ -23,7 +20,7 @@ type Cluster struct {
 	FS     *crashfs.FS
 	Wrap   vfs.FS   // the stores' view of fs; nil: fs
 	Nodes  []string // of each rank
-	Stores []*storage.Store
+	Stores storagetest.Stores
 	Net    *storagetest.Loopback
 }
 
@@ -91,20 +88,7 @@ func (c *Cluster) files() vfs.FS {
 }
 
 // Learn has each store learn the holdings of the others.
-func (c *Cluster) Learn() error {
-	for r, s := range c.Stores {
-		h, err := s.Holdings(c.T.Context())
-		if err != nil {
-			return err
-		}
-		for _, other := range c.Stores {
-			if err := other.Learn(r, h); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+func (c *Cluster) Learn() error { return c.Stores.Learn(c.T.Context()) }
 
 // Stop closes the stores.
 func (c *Cluster) Stop() {
@@ -113,17 +97,6 @@ func (c *Cluster) Stop() {
 			c.T.Error(err)
 		}
 	}
-}
-
-// All calls do for every rank at once and collects the shards.
-func (c *Cluster) All(do func(s *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
-	infos, errs := make([]storage.ShardInfo, len(c.Stores)), make([]error, len(c.Stores))
-	var wg sync.WaitGroup
-	for r, s := range c.Stores {
-		wg.Go(func() { infos[r], errs[r] = do(s, r) })
-	}
-	wg.Wait()
-	return infos, errors.Join(errs...)
 }
 
 // Take brings an epoch to all levels in turn.
@@ -135,12 +108,12 @@ func (c *Cluster) Take(e storage.Epoch, levels ...string) {
 }
 
 // SectionsFor makes the shard of a rank.
-type SectionsFor func(rank int, e storage.Epoch) []storage.Section
+type SectionsFor = storagetest.SectionsFor
 
 // TryTake is Take of any sections, and may fail.
 func (c *Cluster) TryTake(e storage.Epoch, data SectionsFor, levels ...string) error {
 	for i, level := range levels {
-		infos, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := c.Stores.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			if i == 0 {
 				return s.Put(context.Background(), e, level, data(r, e))
 			}
@@ -149,9 +122,7 @@ func (c *Cluster) TryTake(e storage.Epoch, data SectionsFor, levels ...string) e
 		if err != nil {
 			return fmt.Errorf("epoch %d at %s: %w", e, level, err)
 		}
-		if _, err := c.All(func(s *storage.Store, r int) (storage.ShardInfo, error) {
-			return infos[r], s.Commit(context.Background(), e, level, infos)
-		}); err != nil {
+		if err := c.Stores.Commit(e, level, infos); err != nil {
 			return fmt.Errorf("commit %d at %s: %w", e, level, err)
 		}
 	}
@@ -166,43 +137,17 @@ func ClusterSections(rank int, e storage.Epoch) []storage.Section {
 		rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), 1}).Read(b)
 		return b
 	}
-	secs := []storage.Section{
-		{Name: "moves", Source: storage.Bytes(part(uint64(rank)*64+uint64(e), 300_000+rank*50_000))},
-		{Name: "stays", Source: storage.Bytes(part(uint64(rank)+9999, 600_000))},
-		{Name: "small", Source: storage.Bytes(fmt.Sprintf("rank %d epoch %d", rank, e))},
+	return []storage.Section{
+		storagetest.Section("moves", part(uint64(rank)*64+uint64(e), 300_000+rank*50_000)),
+		storagetest.Section("stays", part(uint64(rank)+9999, 600_000)),
+		storagetest.Section("small", fmt.Appendf(nil, "rank %d epoch %d", rank, e)),
 	}
-	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
-	}
-	return secs
 }
 
 // Restore fetches an epoch on all ranks and compares it. It returns the levels
 // from which the ranks had their shards.
-func (c *Cluster) Restore(e storage.Epoch) ([]string, error) { return c.RestoreAs(e, ClusterSections) }
-
-// RestoreAs is Restore of any sections.
-func (c *Cluster) RestoreAs(e storage.Epoch, data SectionsFor) ([]string, error) {
-	levels := make([]string, len(c.Stores))
-	_, err := c.All(func(s *storage.Store, r int) (info storage.ShardInfo, err error) {
-		sh, err := s.Fetch(context.Background(), e)
-		if err != nil {
-			return info, err
-		}
-		defer sh.Close()
-		levels[r] = sh.Level()
-		for _, want := range data(r, e) {
-			got := make([]byte, want.Size)
-			if err := sh.ReadAt(context.Background(), want.Name, got, 0); err != nil {
-				return info, err
-			}
-			if !bytes.Equal(got, want.Source.(storage.Bytes)) {
-				return info, fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e)
-			}
-		}
-		return info, nil
-	})
-	return levels, err
+func (c *Cluster) Restore(e storage.Epoch) ([]string, error) {
+	return c.Stores.Restore(e, ClusterSections)
 }
 
 // Newest returns the newest epoch that every rank is offered.

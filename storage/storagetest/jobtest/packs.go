@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
 // PackRanks are those of OpenPacking.
@@ -63,16 +64,11 @@ func Settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []stor
 // MixedSections has everything a shard can have: zeros, repeats, compressible bytes, sections that start on a page and
 // others.
 func MixedSections(rank int, e storage.Epoch) []storage.Section {
-	soft := make(storage.Bytes, 400_000)
+	soft := make([]byte, 400_000)
 	for i := range soft {
 		soft[i] = byte(int(e) + i/512)
 	}
-	secs := append(SmallSections(rank, e), storage.Section{Name: "soft", Source: soft},
-		storage.Section{Name: "big", Source: storage.Bytes(Random(uint64(rank)+7, 700_000+rank*4096))},
-		storage.Section{Name: "hole", Source: make(storage.Bytes, 300_000)}, storage.Section{Name: "end",
-			Source: storage.Bytes("x")})
-	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
-	}
-	return secs
+	return append(SmallSections(rank, e), storagetest.Section("soft", soft),
+		storagetest.Section("big", Random(uint64(rank)+7, 700_000+rank*4096)),
+		storagetest.Section("hole", make([]byte, 300_000)), storagetest.Section("end", []byte("x")))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	_ "github.com/holdfast-hpc/holdfast/storage/parity"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
 var every = flag.Bool("every", false, "crash at every operation of the tests with many nodes, not at every few")
@@ -28,13 +29,12 @@ func CrashStep(usual int) int {
 
 // Little returns a shard of a few pages, part of which stays the same.
 func Little(rank int, e storage.Epoch) []storage.Section {
-	moves := storage.Bytes(fmt.Sprintf("moves: rank %d epoch %d", rank, e))
-	stays := make(storage.Bytes, 9000)
+	moves := fmt.Appendf(nil, "moves: rank %d epoch %d", rank, e)
+	stays := make([]byte, 9000)
 	for i := range stays {
 		stays[i] = byte(i*rank + i>>3 + 1)
 	}
-	return []storage.Section{{Name: "moves", Size: int64(len(moves)), Source: moves},
-		{Name: "stays", Size: int64(len(stays)), Source: stays}}
+	return []storage.Section{storagetest.Section("moves", moves), storagetest.Section("stays", stays)}
 }
 
 // Levels of a RedundantJob.
@@ -66,7 +66,7 @@ func RedundantJob(c *Cluster) (sure storage.Epoch, err error) {
 // Changing returns a section of n chunks; epoch e changes chunk e mod n only.
 func Changing(n int) func(rank int, e storage.Epoch) []storage.Section {
 	return func(rank int, e storage.Epoch) []storage.Section {
-		b := make(storage.Bytes, n*format.ChunkBytes)
+		b := make([]byte, n*format.ChunkBytes)
 		for c := range n {
 			last := storage.Epoch(0) // epoch that last changed chunk c
 			if int(e) >= c {
@@ -74,7 +74,7 @@ func Changing(n int) func(rank int, e storage.Epoch) []storage.Section {
 			}
 			copy(b[c*format.ChunkBytes:], Random(uint64(c)<<8|uint64(last), format.ChunkBytes))
 		}
-		return []storage.Section{{Name: "x", Size: int64(len(b)), Source: b}}
+		return []storage.Section{storagetest.Section("x", b)}
 	}
 }
 

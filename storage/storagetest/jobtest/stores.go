@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
@@ -26,18 +27,14 @@ func Random(seed uint64, n int) []byte {
 // around a chunk and a block, zeros, nothing.
 func SectionsOf(rank int, e storage.Epoch) []storage.Section {
 	seed := uint64(e)*16 + uint64(rank)
-	secs := []storage.Section{
-		{Name: "step", Source: storage.Bytes(Random(seed, 8))},
-		{Name: "none", Source: storage.Bytes(nil)},
-		{Name: "big", Source: storage.Bytes(Random(seed+1, 9<<20+12345))},
-		{Name: "zeros", Source: storage.Bytes(make([]byte, 600_000))},
-		{Name: "odd", Source: storage.Bytes(Random(seed+2, 70_001))},
-		{Name: "tail", Source: storage.Bytes(Random(seed+3, 300_000))},
+	return []storage.Section{
+		storagetest.Section("step", Random(seed, 8)),
+		storagetest.Section("none", nil),
+		storagetest.Section("big", Random(seed+1, 9<<20+12345)),
+		storagetest.Section("zeros", make([]byte, 600_000)),
+		storagetest.Section("odd", Random(seed+2, 70_001)),
+		storagetest.Section("tail", Random(seed+3, 300_000)),
 	}
-	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
-	}
-	return secs
 }
 
 var pools = shard.Pools{Own: shard.NewPool(64), Inbound: shard.NewPool(64)}

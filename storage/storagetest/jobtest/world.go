@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
@@ -121,15 +122,11 @@ func (w *World) Commit(e storage.Epoch, level string, infos []storage.ShardInfo)
 // SmallSections has a part that changes with every epoch and one that changes
 // with every third, so that chunks are referred to.
 func SmallSections(rank int, e storage.Epoch) []storage.Section {
-	secs := []storage.Section{
-		{Name: "fast", Source: storage.Bytes(Random(uint64(e)*8+uint64(rank), 3000))},
-		{Name: "slow", Source: storage.Bytes(Random(1000+uint64(e)/3*8+uint64(rank), 5000))},
-		{Name: "zero", Source: storage.Bytes(make([]byte, 700))},
+	return []storage.Section{
+		storagetest.Section("fast", Random(uint64(e)*8+uint64(rank), 3000)),
+		storagetest.Section("slow", Random(1000+uint64(e)/3*8+uint64(rank), 5000)),
+		storagetest.Section("zero", make([]byte, 700)),
 	}
-	for i := range secs {
-		secs[i].Size = int64(len(secs[i].Source.(storage.Bytes)))
-	}
-	return secs
 }
 
 // TakeEpoch takes an epoch as a job does. It calls done for each level
@@ -249,14 +246,7 @@ const MaxDeaths = 2
 // Unflushed returns a dead job with epoch 1 at both levels and epoch 2 at local only.
 func Unflushed(t *testing.T) *World {
 	t.Helper()
-	w, err := OpenWorld(NewWorldFS())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Stop)
-	if err := w.TakeEpoch(1, func(storage.Epoch) {}); err != nil {
-		t.Fatal(err)
-	}
+	w := OneEpoch(t)
 	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(context.Background(), 2, storage.LevelLocal, SmallSections(r, 2))
 	})

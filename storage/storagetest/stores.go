@@ -1,0 +1,81 @@
+package storagetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/holdfast-hpc/holdfast/storage"
+)
+
+// Stores are those of a job's ranks.
+type Stores []*storage.Store
+
+// Each calls do for every rank at once and collects the shards.
+func (s Stores) Each(do func(st *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
+	infos, errs := make([]storage.ShardInfo, len(s)), make([]error, len(s))
+	var wg sync.WaitGroup
+	for r, st := range s {
+		wg.Go(func() { infos[r], errs[r] = do(st, r) })
+	}
+	wg.Wait()
+	return infos, errors.Join(errs...)
+}
+
+// Commit commits an epoch on all ranks.
+func (s Stores) Commit(e storage.Epoch, level string, infos []storage.ShardInfo) error {
+	_, err := s.Each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
+		return infos[r], st.Commit(context.Background(), e, level, infos)
+	})
+	return err
+}
+
+// Learn has each store learn the holdings of the others.
+func (s Stores) Learn(ctx context.Context) error {
+	for r, st := range s {
+		h, err := st.Holdings(ctx)
+		if err != nil {
+			return err
+		}
+		for _, other := range s {
+			if err := other.Learn(r, h); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// SectionsFor makes the shard of a rank, of Bytes.
+type SectionsFor func(rank int, e storage.Epoch) []storage.Section
+
+// Restore fetches an epoch on all ranks and compares it. It returns the levels from which the ranks had their shards.
+func (s Stores) Restore(e storage.Epoch, data SectionsFor) ([]string, error) {
+	levels := make([]string, len(s))
+	_, err := s.Each(func(st *storage.Store, r int) (info storage.ShardInfo, err error) {
+		sh, err := st.Fetch(context.Background(), e)
+		if err != nil {
+			return info, err
+		}
+		defer sh.Close()
+		levels[r] = sh.Level()
+		for _, want := range data(r, e) {
+			got := make([]byte, want.Size)
+			if err := sh.ReadAt(context.Background(), want.Name, got, 0); err != nil {
+				return info, err
+			}
+			if !bytes.Equal(got, want.Source.(storage.Bytes)) {
+				return info, fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e)
+			}
+		}
+		return info, nil
+	})
+	return levels, err
+}
+
+// Section makes a section of bytes.
+func Section(name string, b []byte) storage.Section {
+	return storage.Section{Name: name, Size: int64(len(b)), Source: storage.Bytes(b)}
+}
