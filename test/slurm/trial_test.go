@@ -1,9 +1,6 @@
 package slurm
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -108,103 +104,6 @@ func (tr *trial) closes() bool {
 var phases = []string{atStart, atRestart, "compute", "agree", "capture", "write", "vote", "manifest", "redundancy",
 	"flush", "restore", atNext}
 
-// tail follows the event log of a rank while it is written, in the first run after
-// another. A start that does not come to Open makes no run.
-type tail struct {
-	dir   string // of the runs
-	rank  int
-	after int // the number of the run before
-	run   int // 0: it has not begun
-	off   int64
-	all   []events.Event
-}
-
-// newest returns the number of the newest run of which the rank has a log, 0 without any.
-func (l *tail) newest() (run int) {
-	for _, f := range l.files("run-*") {
-		n, _ := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(f)), "run-")) // digits by the pattern
-		run = max(run, n)
-	}
-	return run
-}
-
-// files lists the first parts of the logs in runs that have the rank: of its own, or of its node.
-func (l *tail) files(runs string) []string {
-	own, _ := filepath.Glob(fmt.Sprintf("%s/%s/rank-%06d.0.jsonl", l.dir, runs, l.rank)) // the pattern is right
-	nodes, _ := filepath.Glob(fmt.Sprintf("%s/%s/node-*.0.jsonl", l.dir, runs))
-	return append(own, slices.DeleteFunc(nodes, func(f string) bool {
-		b, _ := os.ReadFile(f) // what cannot be read has nothing yet
-		return !bytes.Contains(b, fmt.Appendf(nil, `"rank":%d,"begin":true`, l.rank))
-	})...)
-}
-
-// more returns the events that have come since the last time.
-func (l *tail) more() []events.Event {
-	if l.run == 0 {
-		if l.run = l.newest(); l.run <= l.after {
-			l.run = 0
-			return nil
-		}
-	}
-	files := l.files(fmt.Sprintf("run-%06d", l.run))
-	if len(files) == 0 {
-		return nil // not yet
-	}
-	f, err := os.Open(files[len(files)-1])
-	if err != nil {
-		return nil // not yet
-	}
-	defer f.Close()
-	var b bytes.Buffer
-	if _, err := f.Seek(l.off, 0); err == nil {
-		_, _ = b.ReadFrom(f) // what was read counts
-	}
-	whole := b.Bytes()[:bytes.LastIndexByte(b.Bytes(), '\n')+1]
-	l.off += int64(len(whole))
-	from := len(l.all)
-	for line := range bytes.Lines(whole) {
-		var e events.Event
-		if json.Unmarshal(line, &e) == nil && e.Rank == l.rank {
-			l.all = append(l.all, e)
-		}
-	}
-	return l.all[from:]
-}
-
-// doing returns the rank's activity at a time: the one that had begun last and not
-// ended.
-func (l *tail) doing(at time.Time) string {
-	l.more()
-	open := []string{"compute"}
-	end := func(names ...string) {
-		open = slices.DeleteFunc(open, func(s string) bool { return slices.Contains(names, s) })
-	}
-	for _, e := range l.all {
-		if e.Wall > at.UnixNano() {
-			break
-		}
-		switch {
-		case e.Name == events.Arm:
-			open = append(open, "agree")
-		case e.Name == events.Drain && e.Begin, e.Name == events.GiveUp:
-			end("agree")
-		case e.Name == events.Vote && e.Begin:
-			end("manifest")
-			open = append(open, "vote")
-		case e.Name == events.Vote:
-			end("vote")
-			if e.What == "put" {
-				open = append(open, "manifest")
-			}
-		case e.Begin && aims[e.Name] != nil:
-			open = append(open, e.Name)
-		case aims[e.Name] != nil:
-			end(e.Name)
-		}
-	}
-	return strings.Join(open[min(1, len(open)-1):], "+")
-}
-
 var (
 	started  = regexp.MustCompile(`start (\d+): srun.* -w (\S+)`)
 	accounts = regexp.MustCompile(
@@ -293,15 +192,6 @@ func (b *bed) launch(t *testing.T, tr *trial, name string) *job {
 	}
 	j.says(t, "start 1", 1)
 	return j
-}
-
-// logOf follows the events of a rank in the run after the one that was struck last.
-func (j *job) logOf(tr *trial, rank int, nodes []string) *tail {
-	dir := j.here + "/ckpt"
-	if tr.Local {
-		dir = filepath.Join(j.NodeLocal(nodes[rank]), filepath.Base(j.here))
-	}
-	return &tail{dir: filepath.Join(dir, events.DirName), rank: rank, after: j.struck}
 }
 
 // strike lets the nodes of ranks die in a start when the phase that is aimed at has begun. If that start ends before,
@@ -499,20 +389,6 @@ func (j *job) finish(t *testing.T, tr *trial) {
 	}
 }
 
-var notices = regexp.MustCompile(
-	`holdfast run: (\S+) (?:.* is lost|node .* is no longer used|a spare node replaces node|ending start)`)
-
-// noticed returns how long after a death the log tells of it first; 0 if it does not.
-func noticed(log string, struck time.Time) float64 {
-	for _, m := range notices.FindAllStringSubmatch(log, -1) {
-		clock, err := time.ParseInLocation("2006-01-02 15:04:05.000", struck.Format("2006-01-02 ")+m[1], time.Local)
-		if d := clock.Sub(struck); err == nil && d > 0 {
-			return d.Seconds()
-		}
-	}
-	return 0
-}
-
 // cores returns the core files that ranks have left.
 func (b *bed) cores() []string {
 	list, _ := filepath.Glob(b.PFS() + "/core*") // the pattern is right
@@ -530,20 +406,6 @@ func (b *bed) hog(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	}
-}
-
-// record appends a trial to a file that pieces of the long test share.
-func (tr *trial) record(file string) error {
-	line, err := json.Marshal(tr)
-	if err != nil || file == "" {
-		return err
-	}
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(line, '\n'))
-	return errors.Join(err, f.Close())
 }
 
 // aimed are phases that a long test has to have, however short it is: every sixth trial is
@@ -610,123 +472,4 @@ func (tr *trial) name() string {
 	}
 	return fmt.Sprintf("%s-%s-%v-%s-%s", kind, tr.Aim, strings.Trim(fmt.Sprint(tr.Ranks), "[]"), tr.Redundancy,
 		mpis[tr.MPI].name)
-}
-
-// table prints what came of trials: by kind, phase and MPI.
-func table(list []trial) string {
-	type key struct{ kind, phase, mpi string }
-	type row struct {
-		tried, passed, hit int
-		times              [][]float64
-	}
-	rows := map[key]*row{}
-	var keys []key
-	for _, tr := range list {
-		kind := tr.Kind
-		if len(tr.Ranks) > 1 && !tr.second() {
-			kind += " x2"
-		}
-		if tr.Batch {
-			kind += " batch"
-		}
-		k := key{kind, tr.Aim, mpis[tr.MPI].name}
-		if rows[k] == nil {
-			rows[k] = &row{}
-			keys = append(keys, k)
-		}
-		r := rows[k]
-		r.tried++
-		if tr.Passed {
-			r.passed++
-		}
-		if strings.Contains(tr.Hit, tr.Aim) {
-			r.hit++
-		}
-		if len(tr.Split) == 4 {
-			r.times = append(r.times, tr.Split)
-		}
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		if c := strings.Compare(a.kind, b.kind); c != 0 {
-			return c
-		}
-		if c := slices.Index(phases, a.phase) - slices.Index(phases, b.phase); c != 0 {
-			return c
-		}
-		return strings.Compare(a.mpi, b.mpi)
-	})
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-15s %-10s %-8s %5s %6s %6s  %s\n", "death", "phase", "MPI", "tried", "passed", "in it",
-		"median s: notice relaunch fetch restore = all (worst)")
-	var every [][]float64
-	for _, k := range keys {
-		r := rows[k]
-		every = append(every, r.times...)
-		fmt.Fprintf(&b, "%-15s %-10s %-8s %5d %6d %6d  %s\n", k.kind, k.phase, k.mpi, r.tried, r.passed, r.hit,
-			medians(r.times))
-	}
-	passed, machine := 0, 0
-	for _, tr := range list {
-		if tr.Passed {
-			passed++
-		} else if tr.Machine != "" {
-			machine++
-			fmt.Fprintf(&b, "not Holdfast's: %s: %s\n", tr.name(), tr.Machine)
-		}
-	}
-	fmt.Fprintf(&b, "%d tried, %d passed, %d failed by the machine alone, %d otherwise; %s\n", len(list), passed,
-		machine, len(list)-passed-machine, medians(every))
-	b.WriteString(noticeTable(list))
-	return b.String()
-}
-
-// noticeTable lists the times until a death was reported, with and without closed connections.
-func noticeTable(list []trial) string {
-	var b strings.Builder
-	for _, closes := range []bool{true, false} {
-		var took []float64
-		worst, own := trial{}, 0
-		for _, tr := range list {
-			switch {
-			case tr.closes() != closes:
-			case tr.Batch || tr.Notice == 0: // its guards have requeued the job
-				own++
-			default:
-				took = append(took, tr.Notice)
-				if tr.Notice > worst.Notice {
-					worst = tr
-				}
-			}
-		}
-		what := map[bool]string{true: "where connections close", false: "where nothing closes"}[closes]
-		fmt.Fprintf(&b, "noticed %s: ", what)
-		if len(took) > 0 {
-			slices.Sort(took)
-			fmt.Fprintf(&b, "median %.2f s, worst %.2f s (%s) of %d; ", took[len(took)/2], worst.Notice, worst.name(),
-				len(took))
-		}
-		fmt.Fprintf(&b, "in %d others the node of holdfast run died, or nothing was there yet to die\n", own)
-	}
-	return b.String()
-}
-
-func medians(times [][]float64) string {
-	if len(times) == 0 {
-		return "-"
-	}
-	col := make([][]float64, 5)
-	for _, t := range times {
-		sum := 0.0
-		for i, x := range t {
-			col[i] = append(col[i], x)
-			sum += x
-		}
-		col[4] = append(col[4], sum)
-	}
-	var out []any
-	for _, c := range col {
-		slices.Sort(c)
-		out = append(out, c[len(c)/2])
-	}
-	return fmt.Sprintf("%.2f %.2f %.2f %.2f = %.2f (%.2f)", append(out, col[4][len(col[4])-1])...)
 }
