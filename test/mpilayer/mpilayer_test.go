@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/yield"
 )
 
-// TestDrainAtEveryCall drains before each call of programs, before every third and before random ones: they go on from
-// the mailbox and see no difference.
+// TestDrainAtEveryCall drains before each call of programs, and before one in three at random: they go on from the
+// mailbox and see no difference.
 func TestDrainAtEveryCall(t *testing.T) {
 	layer := filepath.Join(installed(t), "libholdfast-mpi.so")
 	for _, l := range mpirun.Launchers() {
-		for _, program := range []struct{ name, times string }{{"inflight", "3"}, {"churn", "100"}} {
+		for _, program := range []struct{ name, times string }{{"inflight", "3"}, {"churn", "100"}, {"corners", "1"}} {
 			file := plain(t, l, "testdata/"+program.name+".c", "-Wno-error=stringop-overflow")
-			for _, cut := range []string{"", "1", "3", "r5"} {
+			for _, cut := range []string{"", "1", "r3"} {
 				t.Run(l.Name+" "+program.name+" cut "+cut, func(t *testing.T) {
 					j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, "MALLOC_PERTURB_=85",
 						file, program.times)

@@ -30,6 +30,7 @@ typedef struct {
 #define MPI_ERR_PENDING 19
 #define MPI_MODE_RDONLY 2
 #define HFM_MESSAGES_MAKE_COMMS 1
+#define HFM_REQUESTS_RAISE 1
 #define MPI_THREAD_MULTIPLE 3
 
 /* Objects that the library exports under these names. */

@@ -29,6 +29,7 @@ typedef struct {
 #define MPI_ERR_PENDING 18
 #define MPI_MODE_RDONLY 16
 #define HFM_MESSAGES_MAKE_COMMS 0
+#define HFM_REQUESTS_RAISE 1
 #define MPI_THREAD_MULTIPLE 4096
 
 #define MPI_COMM_NULL ((MPI_Comm)0x100)

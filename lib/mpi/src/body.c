@@ -131,12 +131,10 @@ static int raise_on(MPI_Comm comm, int rc) {
 	return rc;
 }
 
-/* send_mail sends a drained message on the loop, to a receive that is posted there. */
-static void send_mail(const struct hfm_mail *m) {
-	MPI_Request out;
-	if (REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 0, loop, &out) == MPI_SUCCESS) {
-		REAL(Wait)(&out, MPI_STATUS_IGNORE);
-	}
+/* handler_of returns the communicator whose handler has the errors of a request that the library has on the loop. One
+ * that was freed has none any more. */
+static MPI_Comm handler_of(const struct hfm_request *r) {
+	return r->comm->freed ? MPI_COMM_WORLD : HANDLE(MPI_Comm, r->comm->handle);
 }
 
 static void set_status(MPI_Status *st, const struct hfm_mail *m) {
@@ -281,7 +279,7 @@ HFM_INLINE void posted(const struct hfm_comm *c, int source, int tag) {
 }
 
 /* track_receive notes a receive that has been posted. m: the mailbox serves it, and it was posted on the loop, which
- * its message comes by. */
+ * its message has come by. */
 static struct hfm_request *track_receive(enum hfm_call call, struct hfm_comm *c, const struct hfm_mail *m,
 	MPI_Request request, void *buf, long n, MPI_Datatype type, int source, int tag) {
 	struct hfm_request *r = track(HFM_RECEIVE, call, c, request);
@@ -295,7 +293,6 @@ static struct hfm_request *track_receive(enum hfm_call call, struct hfm_comm *c,
 		r->counted = r->mail = true;
 		r->mail_source = m->source;
 		r->mail_tag = m->tag;
-		send_mail(m);
 	}
 	return r;
 }
@@ -310,6 +307,40 @@ static int finish(MPI_Request *request) {
 }
 
 static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Status *status);
+
+/* MPICH raises the error of a receive on the world when the layer asks for its end, of which the program is yet to be
+ * told. hush keeps the program's handler from that, until unhush. */
+static MPI_Errhandler hush(void) {
+	MPI_Errhandler handler = MPI_ERRORS_RETURN;
+	if (!HFM_REQUESTS_RAISE && hfm_requests.used + hfm_plains_n > 0) {
+		REAL(Comm_get_errhandler)(MPI_COMM_WORLD, &handler);
+		REAL(Comm_set_errhandler)(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	}
+	return handler;
+}
+
+static void unhush(MPI_Errhandler handler) {
+	if (handler != MPI_ERRORS_RETURN) {
+		REAL(Comm_set_errhandler)(MPI_COMM_WORLD, handler);
+		REAL(Errhandler_free)(&handler);
+	}
+}
+
+/* pack_from is MPI_Pack, also of absolute addresses: MPICH refuses MPI_BOTTOM. */
+static int pack_from(const void *buf, int n, MPI_Datatype type, void *out, int room, int *at, MPI_Comm comm) {
+	if (buf != NULL) {
+		return REAL(Pack)(buf, n, type, out, room, at, comm);
+	}
+	const MPI_Aint from = -(MPI_Aint)(uintptr_t)out;
+	MPI_Datatype here;
+	int rc = REAL(Type_create_hindexed)(1, &n, &from, type, &here);
+	if (rc == MPI_SUCCESS) {
+		REAL(Type_commit)(&here);
+		rc = REAL(Pack)(out, 1, here, out, room, at, comm);
+		REAL(Type_free)(&here);
+	}
+	return rc;
+}
 
 #include "sync.inc.h"
 

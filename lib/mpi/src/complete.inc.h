@@ -2,16 +2,10 @@
 
 /* serve ends a persistent receive with a message of the mailbox: the native one is not started. */
 static void serve(struct hfm_request *r, struct hfm_mail *m) {
-	MPI_Request in;
 	MPI_Status st;
-	loop_lock();
+	int missed;
 	const int most = r->count < INT_MAX ? (int)r->count : INT_MAX; /* no drained message is longer */
-	r->error = REAL(Irecv)(r->buffer, most, HANDLE(MPI_Datatype, r->datatype), 0, 0, loop, &in);
-	if (r->error == MPI_SUCCESS) {
-		send_mail(m);
-		r->error = REAL(Wait)(&in, &st);
-	}
-	loop_unlock();
+	r->error = by_loop(m, r->buffer, most, HANDLE(MPI_Datatype, r->datatype), &st, NULL, &missed);
 	st.MPI_SOURCE = m->source;
 	st.MPI_TAG = m->tag;
 	memcpy(r->status, &st, sizeof st);
@@ -239,10 +233,9 @@ static void ended(struct hfm_request *r, MPI_Status *st, int rc) {
 
 /* handed gives the program the end of a persistent receive that the mailbox served. */
 static int handed(struct hfm_request *r, MPI_Status *st) {
-	int rc = r->error;
 	replace_status(st, r);
 	r->active = r->complete = r->counted = false;
-	return raise_on(HANDLE(MPI_Comm, r->comm->handle), rc);
+	return r->error;
 }
 
 enum { FEW = 64 }; /* need no memory of the heap */
@@ -387,10 +380,15 @@ static void wait_more(bool harmless) {
 	}
 }
 
-/* end_over gives the program the end of a request that is over, and returns its error. */
-static int end_over(struct hfm_request *r, MPI_Request *request, MPI_Status *st) {
+/* An error of a request is raised on its communicator, or on the world: then the library raises those of the loop. */
+static MPI_Comm raised_on(const struct hfm_request *r) { return HFM_REQUESTS_RAISE ? handler_of(r) : MPI_COMM_WORLD; }
+
+/* end_over gives the program the end of a request that is over, and returns its error. Of one that the library does not
+ * know of, that is raised on a communicator, unless this is NULL. */
+static int end_over(struct hfm_request *r, MPI_Request *request, MPI_Status *st, const MPI_Comm *handler) {
 	if (r->complete) {
-		return handed(r, st);
+		int error = handed(r, st);
+		return handler != NULL ? raise_on(*handler, error) : error;
 	}
 	hide(r);
 	int rc = REAL(Wait)(request, st);
@@ -411,7 +409,8 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 			if (flag) {
 				*flag = 1;
 			}
-			return end_over(r, request, st);
+			const MPI_Comm comm = raised_on(r);
+			return end_over(r, request, st, &comm);
 		}
 		if (must_wait(r)) {
 			done = 0;
@@ -432,8 +431,8 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 		*flag = done;
 	}
 	if (r != NULL && (done || rc != MPI_SUCCESS)) {
-		bool mail = r->mail;
-		MPI_Comm comm = HANDLE(MPI_Comm, r->comm->handle);
+		bool mail = HFM_REQUESTS_RAISE && r->mail;
+		MPI_Comm comm = handler_of(r);
 		ended(r, st, rc);
 		rc = mail ? raise_on(comm, rc) : rc;
 	} else if (r != NULL) {
@@ -493,28 +492,73 @@ static int hfm_Test(MPI_Request *request, int *flag, MPI_Status *status) {
 	return wait_or_test(HFM_Test, request, flag, status);
 }
 
-/* end_all tells the layer how the requests of a batch have ended. */
-static int end_all(struct batch *b, MPI_Request requests[], int rc) {
+/* The first error of the requests of a call which the library has not raised. */
+struct unraised {
+	MPI_Comm handler;
+	int error;
+};
+
+/* found notes an error of a request of several. */
+static void found(struct unraised *u, MPI_Comm handler, int error) {
+	if (u->error == MPI_SUCCESS && error != MPI_SUCCESS) {
+		*u = (struct unraised){ handler, error };
+	}
+}
+
+/* put_error puts the error of a request into its status, the ith, where the call returns that some have one. */
+static void put_error(MPI_Status statuses[], int n, int i, int error, int *rc) {
+	int class = MPI_SUCCESS;
+	for (int k = 0; k < n && *rc == MPI_SUCCESS && error != MPI_SUCCESS; k++) {
+		statuses[k].MPI_ERROR = MPI_SUCCESS;
+	}
+	*rc = *rc == MPI_SUCCESS && error != MPI_SUCCESS ? MPI_ERR_IN_STATUS : *rc;
+	REAL(Error_class)(*rc, &class);
+	if (class == MPI_ERR_IN_STATUS) {
+		statuses[i].MPI_ERROR = error;
+	}
+}
+
+/* raised has the handler called for an error that the library has not raised. by_library: it has raised one. */
+static int raised(const struct unraised *u, bool by_library, int rc) {
+	if (u->error != MPI_SUCCESS && !by_library) {
+		raise_on(u->handler, HFM_REQUESTS_RAISE ? u->error : MPI_ERR_IN_STATUS);
+	}
+	return rc;
+}
+
+/* end_all tells the layer how the requests of a batch have ended. ignored: the program wants no statuses. */
+static int end_all(struct batch *b, MPI_Request requests[], int rc, bool ignored) {
+	struct unraised u = { .error = MPI_SUCCESS };
 	int class = MPI_SUCCESS, out = rc;
 	if (rc != MPI_SUCCESS) {
 		REAL(Error_class)(rc, &class);
 	}
 	for (int i = 0; i < b->n; i++) {
 		struct hfm_request *r = b->known[i];
-		int error = class == MPI_ERR_IN_STATUS ? b->statuses[i].MPI_ERROR : MPI_SUCCESS, pending = MPI_SUCCESS;
+		MPI_Status *st = &b->statuses[i];
+		int error = class == MPI_ERR_IN_STATUS ? st->MPI_ERROR : MPI_SUCCESS, pending = MPI_SUCCESS;
 		if (over(r)) {
-			error = end_over(r, &requests[i], &b->statuses[i]);
-			out = out == MPI_SUCCESS ? error : out;
+			const MPI_Comm handler = raised_on(r);
+			const bool own = r->complete;
+			error = end_over(r, &requests[i], st, NULL);
+			put_error(b->statuses, b->n, i, error, &out);
+			found(&u, handler, own ? error : MPI_SUCCESS);
 			continue;
+		}
+		if (HFM_REQUESTS_RAISE && ignored && rc == MPI_SUCCESS && r != NULL && persistent(r) && r->active) {
+			error = st->MPI_ERROR; /* Open MPI returns it only to a program that wants no statuses */
+			put_error(b->statuses, b->n, i, error, &out);
+			found(&u, handler_of(r), error);
 		}
 		if (error != MPI_SUCCESS) {
 			REAL(Error_class)(error, &pending);
 		}
 		if (r != NULL && pending != MPI_ERR_PENDING && (class == MPI_SUCCESS || class == MPI_ERR_IN_STATUS)) {
-			ended(r, &b->statuses[i], error);
+			found(&u, raised_on(r), r->mail ? error : MPI_SUCCESS);
+			ended(r, st, error);
 		}
 	}
-	return out;
+	return raised(&u, !HFM_REQUESTS_RAISE && rc != MPI_SUCCESS, out);
 }
 
 static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, MPI_Status *statuses) {
@@ -548,7 +592,7 @@ static int all_of(enum hfm_call call, int n, MPI_Request requests[], int *flag, 
 		poll_of_batch(&b);
 	}
 	if (any && (rc != MPI_SUCCESS || done)) {
-		rc = end_all(&b, requests, rc);
+		rc = end_all(&b, requests, rc, statuses == MPI_STATUSES_IGNORE);
 	}
 	drop(&b, statuses);
 	hfm_leave();
@@ -647,7 +691,8 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 		if (first >= 0) {
 			*index = first;
 			done = 1;
-			rc = end_over(b.known[first], &requests[first], st);
+			const MPI_Comm handler = raised_on(b.known[first]);
+			rc = end_over(b.known[first], &requests[first], st, &handler);
 			break;
 		}
 		const bool some = some_wait(&b);
@@ -669,8 +714,8 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 		poll_of_batch(&b);
 	}
 	if (first < 0 && any && (done || rc != MPI_SUCCESS) && *index >= 0 && *index < n && b.known[*index] != NULL) {
-		bool mail = b.known[*index]->mail;
-		MPI_Comm comm = HANDLE(MPI_Comm, b.known[*index]->comm->handle);
+		bool mail = HFM_REQUESTS_RAISE && b.known[*index]->mail;
+		MPI_Comm comm = handler_of(b.known[*index]);
 		ended(b.known[*index], st, rc);
 		rc = mail ? raise_on(comm, rc) : rc;
 	}
@@ -721,6 +766,8 @@ static int some_of(
 		poll_of_batch(&b);
 	}
 	if (any && (rc == MPI_SUCCESS || *outcount > 0)) {
+		const bool by_library = !HFM_REQUESTS_RAISE && rc != MPI_SUCCESS;
+		struct unraised u = { .error = MPI_SUCCESS };
 		int class = MPI_SUCCESS, out = *outcount == MPI_UNDEFINED ? 0 : *outcount;
 		if (rc != MPI_SUCCESS) {
 			REAL(Error_class)(rc, &class);
@@ -728,18 +775,24 @@ static int some_of(
 		for (int i = 0; i < out; i++) {
 			struct hfm_request *r = b.known[indices[i]];
 			if (r != NULL) {
-				ended(r, &b.statuses[i], class == MPI_ERR_IN_STATUS ? b.statuses[i].MPI_ERROR : MPI_SUCCESS);
+				const int error = class == MPI_ERR_IN_STATUS ? b.statuses[i].MPI_ERROR : MPI_SUCCESS;
+				found(&u, raised_on(r), r->mail ? error : MPI_SUCCESS);
+				ended(r, &b.statuses[i], error);
 				b.known[indices[i]] = NULL;
 			}
 		}
 		for (int i = 0; i < n && ready; i++) {
 			if (over(b.known[i])) {
 				indices[out] = i;
-				int error = end_over(b.known[i], &requests[i], &b.statuses[out++]);
+				const MPI_Comm handler = raised_on(b.known[i]);
+				const bool own = b.known[i]->complete;
+				const int error = end_over(b.known[i], &requests[i], &b.statuses[out++], NULL);
 				b.known[i] = NULL;
-				rc = rc == MPI_SUCCESS ? error : rc;
+				put_error(b.statuses, out, out - 1, error, &rc);
+				found(&u, handler, own ? error : MPI_SUCCESS);
 			}
 		}
+		rc = raised(&u, by_library, rc);
 		*outcount = out > 0 || *outcount != MPI_UNDEFINED ? out : MPI_UNDEFINED;
 	}
 	drop(&b, statuses);

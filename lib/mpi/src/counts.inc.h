@@ -129,17 +129,35 @@ SEND_INIT(Ssend_init)
 SEND_INIT(Rsend_init)
 #undef SEND_INIT
 
-/* receive_mail receives a message of the mailbox by way of the loop. */
-static int C(receive_mail)(
-	struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, MPI_Comm comm, MPI_Status *status) {
+/* by_loop receives a message of the mailbox by way of the loop, or posts a receive that gets it if request is not NULL.
+ * The message is sent first: Open MPI does not notice that one to oneself is too long for a receive that waits for it.
+ * missed: the library refuses the receive; the message is taken back. */
+static int C(by_loop)(const struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, MPI_Status *status,
+	MPI_Request *request, int *missed) {
 	MPI_Request out;
+	*missed = 0;
 	loop_lock();
 	int rc = REAL(Isend)(m->data, (int)m->bytes, MPI_PACKED, 0, 0, loop, &out);
 	if (rc == MPI_SUCCESS) {
-		rc = REAL(C(Recv))(buf, n, type, 0, 0, loop, status);
+		rc = request != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
+							 : REAL(C(Recv))(buf, n, type, 0, 0, loop, status);
+		if (rc != MPI_SUCCESS && REAL(Iprobe)(0, 0, loop, missed, MPI_STATUS_IGNORE) == MPI_SUCCESS && *missed) {
+			char *copy = hfm_need(malloc(m->bytes + 1));
+			REAL(Recv)(copy, (int)m->bytes, MPI_PACKED, 0, 0, loop, MPI_STATUS_IGNORE);
+			free(copy);
+		}
 		REAL(Wait)(&out, MPI_STATUS_IGNORE);
 	}
 	loop_unlock();
+	return rc;
+}
+
+/* got_mail ends the receive of a message. failed: of a call that has done nothing. */
+static int C(got_mail)(struct hfm_mail *m, int failed, MPI_Comm comm, MPI_Status *status, int rc) {
+	if (failed) {
+		hfm_return_mail(comm_of(comm), m);
+		return raise_on(comm, rc);
+	}
 	if (status != MPI_STATUS_IGNORE) {
 		status->MPI_SOURCE = m->source;
 		status->MPI_TAG = m->tag;
@@ -148,8 +166,7 @@ static int C(receive_mail)(
 	return raise_on(comm, rc);
 }
 
-/* received notes a receive that was posted. m: the mailbox serves it, and the loop, which is locked, brings the
- * message; m is gone then. */
+/* received notes a receive that was posted. m: the mailbox serves it; m is gone then. */
 static int C(received)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
 	int tag, MPI_Comm comm, MPI_Request *request, int rc) {
 	struct hfm_comm *c = comm_of(comm);
@@ -160,10 +177,11 @@ static int C(received)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT 
 			track_receive(call, c, m, *request, buf, (long)n, type, source, tag);
 		}
 	}
-	if (m != NULL) {
-		loop_unlock();
-		rc = raise_on(comm, rc);
+	if (m != NULL && rc == MPI_SUCCESS) {
 		free(m);
+	} else if (m != NULL) {
+		hfm_return_mail(c, m);
+		rc = raise_on(comm, rc);
 	}
 	return rc;
 }
@@ -172,10 +190,8 @@ static int C(received)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT 
 static int C(irecv)(enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm,
 	MPI_Request *request) {
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
-	if (m != NULL) {
-		loop_lock();
-	}
-	int rc = m != NULL ? REAL(C(Irecv))(buf, n, type, 0, 0, loop, request)
+	int missed,
+		rc = m != NULL ? C(by_loop)(m, buf, n, type, NULL, request, &missed)
 					   : REAL(C(Irecv))(buf, n, type, source, tag, comm, request);
 	return C(received)(call, m, buf, n, type, source, tag, comm, request, rc);
 }
@@ -244,7 +260,9 @@ SLOW int C(slow_Recv)(void *buf, COUNT n, MPI_Datatype type, int source, int tag
 	MPI_Status own, *st = status;
 	int rc;
 	if (m != NULL) {
-		rc = C(receive_mail)(m, buf, n, type, comm, st);
+		int missed;
+		rc = C(by_loop)(m, buf, n, type, st, NULL, &missed);
+		rc = C(got_mail)(m, missed, comm, st, rc);
 	} else if (source == MPI_PROC_NULL) {
 		rc = REAL(C(Recv))(buf, n, type, source, tag, comm, st);
 	} else {
@@ -321,7 +339,7 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 		hfm_wait_begins(h);
 		rc = REAL(C(Sendrecv))(
 			sendbuf, sends, sendtype, dest, sendtag, recvbuf, receives, recvtype, source, recvtag, comm, st);
-		sent_one(c, dest, sendtag, sent, MPI_SUCCESS);
+		sent_one(c, dest, sendtag, sent, consumed(rc) ? MPI_SUCCESS : rc);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}
@@ -329,14 +347,17 @@ static int C(hfm_Sendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendty
 		hfm_waits(h, c, dest, sendtag, HFM_WAIT_SEND);
 		hfm_wait_begins(h);
 		MPI_Request out;
-		rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
-		sent_one(c, dest, sendtag, sent, rc);
-		if (rc == MPI_SUCCESS) {
-			rc = C(receive_mail)(m, recvbuf, receives, recvtype, comm, st);
-			int late = REAL(Wait)(&out, MPI_STATUS_IGNORE);
-			rc = rc == MPI_SUCCESS ? late : rc;
-		} else {
+		int missed, late;
+		rc = C(by_loop)(m, recvbuf, receives, recvtype, st, NULL, &missed);
+		late = missed ? rc : REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
+		sent_one(c, dest, sendtag, sent, late);
+		if (!missed && late != MPI_SUCCESS) { /* the library has raised it */
 			hfm_return_mail(c, m);
+			rc = late;
+		} else {
+			rc = C(got_mail)(m, missed, comm, st, rc);
+			late = missed ? rc : REAL(Wait)(&out, MPI_STATUS_IGNORE);
+			rc = rc == MPI_SUCCESS ? late : rc;
 		}
 	}
 	hfm_leave();
@@ -357,7 +378,7 @@ static int C(pack)(const void *buf, COUNT n, MPI_Datatype type, MPI_Comm comm, s
 		return rc != MPI_SUCCESS ? rc : raise_on(comm, MPI_ERR_COUNT);
 	}
 	*copy = hfm_need(malloc(head + (size_t)room + 1));
-	rc = REAL(Pack)(buf, (int)n, type, *copy + head, room, bytes, comm);
+	rc = pack_from(buf, (int)n, type, *copy + head, room, bytes, comm);
 	if (rc != MPI_SUCCESS) {
 		free(*copy);
 		*copy = NULL;
@@ -386,7 +407,7 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 		count(sent, 1);
 		hfm_wait_begins(h);
 		rc = REAL(C(Sendrecv_replace))(buf, n, type, dest, sendtag, source, recvtag, comm, st);
-		sent_one(c, dest, sendtag, sent, MPI_SUCCESS);
+		sent_one(c, dest, sendtag, sent, consumed(rc) ? MPI_SUCCESS : rc);
 		if (source != MPI_PROC_NULL) {
 			count_received(c, st, rc);
 		}
@@ -406,6 +427,15 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 /* message_of takes a matched message out of the table; NULL: one that the layer does not know. */
 static struct hfm_request *C(message_of)(MPI_Message message) { return hfm_remove(&hfm_messages, WORD(message), NULL); }
 
+/* unmoved reports whether a call has left a message as it is, by an error, and puts it back. */
+static bool C(unmoved)(struct hfm_request *m, MPI_Message now, int rc) {
+	const bool same = m != NULL && rc != MPI_SUCCESS && WORD(now) == m->handle;
+	if (same) {
+		hfm_put(&hfm_messages, m->handle, m);
+	}
+	return same;
+}
+
 /* delivered ends the send of the loop that brought a message of the mailbox. */
 static void C(delivered)(struct hfm_request *m) {
 	if (m->mail) {
@@ -420,13 +450,15 @@ static int C(hfm_Mrecv)(void *buf, COUNT n, MPI_Datatype type, MPI_Message *mess
 	}
 	struct hfm_request *m = C(message_of)(*message);
 	int rc = REAL(C(Mrecv))(buf, n, type, message, status);
-	if (m != NULL) {
+	if (C(unmoved)(m, *message, rc)) {
+		rc = HFM_REQUESTS_RAISE && m->mail ? raise_on(handler_of(m), rc) : rc;
+	} else if (m != NULL) {
 		C(delivered)(m);
 		if (m->mail && status != MPI_STATUS_IGNORE) {
 			status->MPI_SOURCE = m->mail_source;
 			status->MPI_TAG = m->mail_tag;
 		}
-		rc = m->mail ? raise_on(HANDLE(MPI_Comm, m->comm->handle), rc) : rc;
+		rc = m->mail ? raise_on(handler_of(m), rc) : rc;
 		hfm_free_request(m);
 	}
 	hfm_leave();
@@ -452,7 +484,9 @@ static int C(hfm_Imrecv)(void *buf, COUNT n, MPI_Datatype type, MPI_Message *mes
 		r->mail_source = m->mail_source;
 		r->mail_tag = m->mail_tag;
 	}
-	if (m != NULL) {
+	if (C(unmoved)(m, *message, rc)) {
+		rc = HFM_REQUESTS_RAISE && m->mail ? raise_on(handler_of(m), rc) : rc;
+	} else if (m != NULL) {
 		hfm_free_request(m);
 	}
 	hfm_leave();

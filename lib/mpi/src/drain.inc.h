@@ -90,7 +90,7 @@ static bool take_one(struct hfm_comm *c, uint64_t *mails, uint64_t *bytes) {
 	}
 	struct hfm_mail *m = hfm_need(malloc(sizeof *m + (size_t)n));
 	m->message = WORD(message);
-	m->order = 0;
+	m->order = m->arrived = 0;
 	m->unposted = NULL;
 	m->source = st.MPI_SOURCE;
 	m->tag = st.MPI_TAG;
@@ -149,7 +149,9 @@ static void drain_now(void) {
 	uint64_t mails, bytes = mailbox_size(&mails), pending = 0, unfinished = 0, busy = 0;
 	hfm_track_all();
 	reap(false);
+	const MPI_Errhandler handler = hush();
 	note_complete();
+	unhush(handler);
 	take_notes();
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		while (take_one(c, &mails, &bytes)) {

@@ -26,8 +26,8 @@ static int C(send_packed)(const void *buf, COUNT n, MPI_Datatype type, int dest,
 static int C(isendrecv_ends)(enum hfm_call call, struct hfm_mail *m, void *buf, COUNT n, MPI_Datatype type, int source,
 	int tag, MPI_Comm comm, MPI_Request *request, int rc) {
 	if (rc == MPI_SUCCESS && m != NULL) {
-		loop_lock();
-		rc = REAL(C(Irecv))(buf, n, type, 0, 0, loop, request);
+		int missed;
+		rc = C(by_loop)(m, buf, n, type, NULL, request, &missed);
 	} else if (rc != MPI_SUCCESS) {
 		if (m != NULL) {
 			hfm_return_mail(comm_of(comm), m);

@@ -434,14 +434,19 @@ void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m) {
 	}
 	c->last = m;
 	c->mails++;
+	m->arrived = hfm_next_order();
 	hfm_unlock();
 }
 
 void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m) {
 	hfm_lock();
-	m->next = c->first;
-	c->first = m;
-	if (c->last == NULL) {
+	struct hfm_mail **at = &c->first;
+	while (*at != NULL && (*at)->arrived < m->arrived) {
+		at = &(*at)->next;
+	}
+	m->next = *at;
+	*at = m;
+	if (m->next == NULL) {
 		c->last = m;
 	}
 	c->mails++;

@@ -87,6 +87,7 @@ struct hfm_mail {
 	uint64_t message;              /* not 0: MPI has its bytes yet, under this handle; it is matched */
 	uint64_t order; /* not 0: that of its synchronous send, by which the sender is told that it was received */
 	int from;       /* world rank of that sender */
+	uint64_t arrived;
 	int source, tag;
 	size_t bytes;
 	char data[];
@@ -255,7 +256,7 @@ struct hfm_request *hfm_new_request(enum hfm_kind kind, enum hfm_call call, stru
 void hfm_free_request(struct hfm_request *r);
 uint64_t hfm_next_order(void); /* of posting */
 void hfm_add_mail(struct hfm_comm *c, struct hfm_mail *m);
-void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m); /* as the first: it was taken, and not received */
+void hfm_return_mail(struct hfm_comm *c, struct hfm_mail *m); /* it was taken, and not received */
 /* hfm_find_mail takes a message out of the mailbox. Without take it stays, and the thread gets a copy without its data:
  * another thread may receive the message at once. */
 struct hfm_mail *hfm_find_mail(struct hfm_comm *c, int source, int tag, int any_source, int any_tag, bool take);

@@ -157,16 +157,11 @@ static int make_receive(struct hfm_kept *k, struct hfm_comm *c, void *buffer, MP
 	const int source = k->peer == -1 ? MPI_ANY_SOURCE : k->peer, tag = k->tag == -1 ? MPI_ANY_TAG : k->tag;
 	const int count = (int)k->count;
 	struct hfm_mail *m = k->mail;
-	if (m != NULL) {
-		loop_lock();
-	}
-	int rc = m != NULL ? REAL(Irecv)(buffer, count, type, 0, 0, loop, request)
+	int missed,
+		rc = m != NULL ? by_loop(m, buffer, count, type, NULL, request, &missed)
 					   : REAL(Irecv)(buffer, count, type, source, tag, HANDLE(MPI_Comm, c->handle), request);
 	if (rc == MPI_SUCCESS) {
 		track_receive(HFM_Irecv, c, m, *request, buffer, count, type, source, tag)->own_type = true;
-	}
-	if (m != NULL) {
-		loop_unlock();
 	}
 	return rc;
 }

@@ -80,7 +80,7 @@ static struct hfm_mail *pack_got(struct saving *s, const struct hfm_request *r) 
 	if (known && n <= r->count && REAL(Pack_size)(n, type, comm, &room) == MPI_SUCCESS) {
 		m = malloc(sizeof *m + (size_t)room + 1);
 	}
-	if (m == NULL || REAL(Pack)(r->buffer, n, type, m->data, room, &at, comm) != MPI_SUCCESS || at < bytes) {
+	if (m == NULL || pack_from(r->buffer, n, type, m->data, room, &at, comm) != MPI_SUCCESS || at < bytes) {
 		refuse(s, "the message that MPI_%s on %s has got cannot be packed", hfm_names[r->call], r->comm->name);
 		free(m);
 		return NULL;
@@ -322,7 +322,9 @@ static const char *save(const void **record, size_t *bytes) {
 		}
 	}
 	settle(false);
+	const MPI_Errhandler handler = hush();
 	save_requests(&s);
+	unhush(handler);
 	for (const struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		save_comm(&s, c);
 	}
