@@ -1,5 +1,6 @@
 // Package c measures the cost of checkpoints for a program in C that calls libholdfast. The baseline is the time that
-// the same program needs in the same run to copy the same bytes in memory and to write and fsync them.
+// the same program needs in the same run to copy the same bytes in memory and to write and fsync them. It also measures
+// what libholdfast-mpi adds to calls of MPI.
 package c
 
 import (
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/bench"
 	"github.com/holdfast-hpc/holdfast/bench/peers"
+	"github.com/holdfast-hpc/holdfast/internal/mpirun"
 )
 
 // Options shape a run.
@@ -29,13 +31,13 @@ const (
 	mostRestart = bench.AtMost(1.5)
 )
 
-// Run measures one rank, and VeloC's own library in the same way where it is installed. Without
-// libholdfast or a compiler there is a row with the reason.
+// Run measures one rank, calls of MPI, and VeloC's own library in the same way as one rank where it is installed.
+// Without a library or a compiler there is a row with the reason.
 func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 	if o.MiB < 1 {
 		return fmt.Errorf("--mib %d: want 1 or more", o.MiB)
 	}
-	r.Start("c", 3+r.Runs)
+	r.Start("c", 3+r.Runs+len(mpirun.Launchers()))
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return err
@@ -51,6 +53,9 @@ func Run(ctx context.Context, r *bench.Runner, o Options) (err error) {
 		r.Skip(name, "all", err)
 	} else if err := measure(ctx, r, job{name, program, dir, o.MiB}); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := messages(ctx, r, o.Lib, dir); err != nil {
+		return err
 	}
 	r.Step("VeloC")
 	return peers.VeloC(ctx, r, peers.Options{Dir: dir, MPI: o.MPI, Ranks: 1, MiB: o.MiB})

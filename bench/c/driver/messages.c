@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BLOCKS = 300, CALLS = 300, CASES = 3 };
+enum { BLOCKS = 1000, CALLS = 300, CASES = 3 };
 
 #define CALLED(name) __typeof__(MPI_##name) *name
 static struct functions {
