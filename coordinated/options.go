@@ -297,9 +297,7 @@ func (o *Options) checkAmounts() error {
 			o.KeepLocal)}
 	}
 	o.CutTimeout = cmp.Or(o.CutTimeout, time.Minute)
-	if o.WaitTimeout == 0 {
-		o.WaitTimeout = o.waitTimeout()
-	}
+	o.WaitTimeout = cmp.Or(o.WaitTimeout, o.waitTimeout())
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 5*time.Minute)
 	if o.Quiet < 0 || o.WriteTimeout < 0 || o.WaitTimeout < 0 || o.CutTimeout < 0 || o.Interval < 0 || o.MTBF < 0 ||
 		o.DeadlineLead < 0 || o.Grace < 0 || o.MaxPool < 0 || o.MaxMailbox < 0 || o.FlushRate < 0 || o.KeepEvery < 0 ||
@@ -350,9 +348,7 @@ func (o *Options) defaults() {
 		o.StopSignals = []os.Signal{syscall.SIGUSR2, syscall.SIGTERM}
 	}
 	o.CopyWorkers = cmp.Or(o.CopyWorkers, runtime.GOMAXPROCS(0))
-	if o.Fanout == 0 {
-		o.Fanout = 8
-	}
+	o.Fanout = cmp.Or(o.Fanout, 8)
 	o.Logger = o.Log()
 	if o.OnLost == nil {
 		log := o.Logger

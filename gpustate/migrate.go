@@ -96,9 +96,7 @@ func (s *Select) inherit(d *Device) {
 		return
 	}
 	s.KeyFile = cmp.Or(s.KeyFile, was.KeyFile)
-	if s.Silence == 0 {
-		s.Silence = was.Silence
-	}
+	s.Silence = cmp.Or(s.Silence, was.Silence)
 	s.Label = cmp.Or(s.Label, was.Label)
 	s.Program, s.PID = was.Program, was.PID
 	s.OpenCL = s.OpenCL || was.OpenCL || d.hasOpenCLAlone()

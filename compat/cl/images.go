@@ -1,6 +1,10 @@
 package cl
 
-import "github.com/holdfast-hpc/holdfast/gpustate"
+import (
+	"cmp"
+
+	"github.com/holdfast-hpc/holdfast/gpustate"
+)
 
 // pack takes the rows of a region out of memory with pitches. Pitches of 0 mean
 // that nothing lies between.
@@ -23,12 +27,8 @@ func unpack(data, packed []byte, size [3]int, pixel, rowPitch, slicePitch int) e
 // rows calls do for each row with its place in memory of length total.
 func rows(total int, size [3]int, pixel, rowPitch, slicePitch int, do func(at, n int)) error {
 	row := size[0] * pixel
-	if rowPitch == 0 {
-		rowPitch = row
-	}
-	if slicePitch == 0 {
-		slicePitch = rowPitch * size[1]
-	}
+	rowPitch = cmp.Or(rowPitch, row)
+	slicePitch = cmp.Or(slicePitch, rowPitch*size[1])
 	last := (size[2]-1)*slicePitch + (size[1]-1)*rowPitch + row
 	if rowPitch < row || slicePitch < rowPitch*size[1] || last > total {
 		return ErrInvalidValue

@@ -39,9 +39,7 @@ func (o *Options) validate() error {
 		return fmt.Errorf("control: rank %d is not in 0..%d", o.Rank, o.Size-1)
 	}
 	o.PeerTimeout = cmp.Or(o.PeerTimeout, DefaultPeerTimeout)
-	if o.Heartbeat == 0 {
-		o.Heartbeat = min(250*time.Millisecond, o.PeerTimeout/4)
-	}
+	o.Heartbeat = cmp.Or(o.Heartbeat, min(250*time.Millisecond, o.PeerTimeout/4))
 	if o.PeerTimeout < 2*o.Heartbeat {
 		return fmt.Errorf("control: peer timeout %v is less than two heartbeats of %v", o.PeerTimeout, o.Heartbeat)
 	}

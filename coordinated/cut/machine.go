@@ -90,9 +90,7 @@ func New(cfg Config) (*Machine, error) {
 		return nil, fmt.Errorf("cut: rank %d has parent %d; rank 0 and only rank 0 is the root", cfg.Rank, cfg.Parent)
 	}
 	cfg.HintSpan = cmp.Or(cfg.HintSpan, 4)
-	if cfg.Patience == 0 {
-		cfg.Patience = 20 * time.Millisecond
-	}
+	cfg.Patience = cmp.Or(cfg.Patience, 20*time.Millisecond)
 	m := &Machine{cfg: cfg, epoch: cfg.Last, max: maxima{}}
 	if cfg.Rank == 0 {
 		m.root = &coordinator{}

@@ -72,9 +72,7 @@ func Create(ctx context.Context, opt Options) (*Log, error) {
 	if opt.fs == nil {
 		opt.fs = vfs.OrOS(vfs.From(ctx))
 	}
-	if opt.MaxBytes == 0 {
-		opt.MaxBytes = defaultMaxBytes
-	}
+	opt.MaxBytes = cmp.Or(opt.MaxBytes, defaultMaxBytes)
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	opt.Header.Version = Version
 	l := &Log{opt: opt, moved: make(chan struct{}), wake: make(chan struct{}, 1), ending: make(chan struct{}),
@@ -139,9 +137,7 @@ func (l *Log) Span(e Event) (end func(Event, error)) {
 		}
 		last.Name, last.Dur = e.Name, int64(now.Sub(start))
 		last.Epoch = cmp.Or(last.Epoch, e.Epoch)
-		if last.Level == "" {
-			last.Level = e.Level
-		}
+		last.Level = cmp.Or(last.Level, e.Level)
 		l.EmitAt(now, last)
 	}
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -15,10 +16,8 @@ var driverVersion = regexp.MustCompile(`Kernel Module[^\n]*? (\d+)\.\d+`)
 // lookPause checks whether CUDA programs can be paused and moved here: the library must be there, and the driver must
 // be able to take a checkpoint.
 func (r *report) lookPause(self, version string) {
-	found := preload.Beside(self, filepath.Join("holdfast", "cuda", preload.CUDA))
-	if found == "" {
-		found = preload.Beside(self, preload.CUDA)
-	}
+	found := cmp.Or(preload.Beside(self, filepath.Join("holdfast", "cuda", preload.CUDA)),
+		preload.Beside(self, preload.CUDA))
 	if found == "" {
 		r.add("devices", "pause", Note, fmt.Sprintf("%s is not installed with %s: holdfast run --cuda and holdfast "+
 			"pause cannot be used", preload.CUDA, self), "make cuda builds it, make install puts it there")

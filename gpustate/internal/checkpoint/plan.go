@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ type plan struct {
 }
 
 func (p *plan) fail(o *record.Object, err error) error {
-	name := o.Name
-	if name == "" {
-		name = object.Unnamed(o)
-	}
+	name := cmp.Or(o.Name, object.Unnamed(o))
 	from := p.rec.Device
 	return &object.Error{Op: p.op, Kind: o.Kind(), Name: name, Device: p.s.Info(), From: &from, Err: err}
 }

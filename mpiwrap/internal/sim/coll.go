@@ -100,12 +100,7 @@ func (s *slot) complete(a *driver.Coll, me int) bool {
 	case driver.Gather, driver.Gatherv, driver.Reduce:
 		return me != a.Root || s.arrived == len(s.in)
 	case driver.Scan, driver.Exscan:
-		for _, in := range s.in[:me] {
-			if in == nil {
-				return false
-			}
-		}
-		return true
+		return !slices.Contains(s.in[:me], nil)
 	}
 	return s.arrived == len(s.in)
 }

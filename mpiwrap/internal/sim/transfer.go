@@ -77,15 +77,7 @@ func (r *rank) pinnedOrEnd(what string, buffers ...[]byte) bool {
 
 // inSlots reports whether b is memory of the message layer itself.
 func (r *rank) inSlots(b []byte) bool {
-	if len(b) == 0 {
-		return true
-	}
-	for i := range r.slots {
-		if &r.slots[i] == &b[0] {
-			return true
-		}
-	}
-	return false
+	return len(b) == 0 || driver.Overlap(r.slots, b)
 }
 
 // access is a one-sided access that is put off.

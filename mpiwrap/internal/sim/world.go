@@ -20,6 +20,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -98,12 +99,8 @@ type rank struct {
 
 // New makes a world of n ranks.
 func New(n int, opt Options) *World {
-	if opt.EagerBytes == 0 {
-		opt.EagerBytes = 4096
-	}
-	if opt.MaxTag == 0 {
-		opt.MaxTag = 1<<28 - 1
-	}
+	opt.EagerBytes = cmp.Or(opt.EagerBytes, 4096)
+	opt.MaxTag = cmp.Or(opt.MaxTag, 1<<28-1)
 	w := &World{opt: opt, comms: map[driver.Handle]*comm{}, wins: map[driver.Handle]*window{}}
 	members := make([]int, n)
 	for i := range members {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,9 +130,7 @@ func (k *Look) explain(r *KeepRules, committed []format.Epoch, kept map[format.E
 			continue
 		}
 		for _, o := range m.Origins() {
-			if by[o] == 0 {
-				by[o] = e
-			}
+			by[o] = cmp.Or(by[o], e)
 		}
 	}
 }

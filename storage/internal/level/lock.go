@@ -183,9 +183,7 @@ func (d *Dir) decodeLock(f vfs.File) (*format.Lock, []byte, error) {
 // lock's file has our record to the last byte, it is ours. want.Beat makes these bytes differ from those of all other
 // stores.
 func (d *Dir) Lock(ctx context.Context, want *format.Lock, beat time.Duration) (owned bool, err error) {
-	if want.Beat == 0 {
-		want.Beat = rand.Uint64() >> 1
-	}
+	want.Beat = cmp.Or(want.Beat, rand.Uint64()>>1)
 	for w := d.watchLock(beat); ; {
 		err := d.takeLock(want)
 		if err == nil {
