@@ -18,13 +18,13 @@ func (f *file) is(own *os.File) bool {
 	return err == nil && e == nil && os.SameFile(st, there)
 }
 
-// grown reports whether a file is longer than it was, and returns its length.
-func (f *file) grown() (bytes int64, is bool) {
+// now returns the length of a file; one that has gone has the old one.
+func (f *file) now() int64 {
 	st, err := os.Stat(f.Path)
 	if err != nil {
-		return 0, false
+		return f.Bytes
 	}
-	return st.Size(), st.Size() > f.Bytes
+	return st.Size()
 }
 
 // shorten gives files the length that they had.
@@ -70,18 +70,14 @@ const (
 
 // lengthened returns the list for files that have other lengths now.
 func lengthened(b []byte, now map[string]int64) ([]byte, error) {
-	const magics = 8
-	if len(b) < magics {
-		return nil, errFiles
+	list, err := entries(b)
+	if err != nil {
+		return nil, err
 	}
 	out := b[:magics:magics]
-	for b = b[magics:]; len(b) > 0; {
-		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
-			return nil, errFiles
-		}
-		n := int(binary.LittleEndian.Uint32(b))
+	for _, e := range list {
 		var entry []byte
-		if err := fields(b[4:4+n], func(f field) {
+		if err := fields(e, func(f field) {
 			if f.number == entryReg {
 				f.bytes = regular(f.bytes, now)
 			}
@@ -90,9 +86,66 @@ func lengthened(b []byte, now map[string]int64) ([]byte, error) {
 			return nil, err
 		}
 		out = append(binary.LittleEndian.AppendUint32(out, uint32(len(entry))), entry...)
-		b = b[4+n:]
 	}
 	return out, nil
+}
+
+// magics precede the entries of the list, in bytes.
+const magics = 8
+
+// entries divides the list.
+func entries(b []byte) (list [][]byte, err error) {
+	if len(b) < magics {
+		return nil, errFiles
+	}
+	for b = b[magics:]; len(b) > 0; {
+		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) {
+			return nil, errFiles
+		}
+		n := 4 + int(binary.LittleEndian.Uint32(b))
+		list, b = append(list, b[4:n]), b[n:]
+	}
+	return list, nil
+}
+
+// measure gives files the lengths that they had when CRIU saved the processes. One that uses no OpenCL may have written
+// since it was looked at.
+func (r *record) measure(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	list, err := entries(b)
+	for _, e := range list {
+		var bad error
+		all := fields(e, func(f field) {
+			if f.number == entryReg {
+				bad = r.measured(f.bytes)
+			}
+		})
+		err = errors.Join(err, bad, all)
+	}
+	return err
+}
+
+// measured reads a reg_file_entry.
+func (r *record) measured(b []byte) error {
+	var name string
+	size := int64(-1)
+	err := fields(b, func(f field) {
+		switch f.number {
+		case regName:
+			name = string(f.bytes)
+		case regSize:
+			size = int64(f.value)
+		}
+	})
+	for i := range r.Files {
+		if r.Files[i].Path == name && size >= 0 {
+			r.Files[i].Bytes = size
+		}
+	}
+	return err
 }
 
 // regular returns a reg_file_entry as it is now; one that cannot be read stays.

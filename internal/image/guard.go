@@ -102,6 +102,9 @@ func (g *guard) leave(line string) (err error) {
 	if g.process < 0 {
 		return err
 	}
+	if err != nil {
+		err = fmt.Errorf("the process that has started CRIU did not let the program run: %w", err)
+	}
 	if err != nil || !run { // the guard may have been killed
 		for _, pid := range g.tree[1:] {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // they are stopped, and the guard's

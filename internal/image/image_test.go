@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
 
@@ -67,6 +69,14 @@ func TestAllowed(t *testing.T) {
 		err := r.allowed(&RestoreOptions{Truncate: c.truncate})
 		if c.want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %q", r, err, c.want)
+		}
+	}
+	for rotated, want := range map[file]bool{{log, 99, false, inode + 1}: true, {log, 9, false, inode + 1}: true,
+		{log, 9, false, inode}: true, {log, 99, false, inode}: false, {log, 99, true, inode + 1}: false} {
+		r := whole(t)
+		r.Files = []file{rotated}
+		if err := r.allowed(&RestoreOptions{Append: true}); want != (err == nil) {
+			t.Errorf("to write behind %+v: got %v", rotated, err)
 		}
 	}
 }
@@ -297,6 +307,12 @@ func TestLengthened(t *testing.T) {
 		entry("/log", reads, 300)); err != nil || !bytes.Equal(after, want) {
 		t.Errorf("got %q, %v, want %q", after, err, want)
 	}
+	path := filepath.Join(t.TempDir(), filesImage)
+	r := &record{Files: []file{{"/log", 9, false, 1}, {"/none", 8, false, 1}}}
+	if err := errors.Join(os.WriteFile(path, before, 0o600), r.measure(path)); err != nil || r.Files[0].Bytes != 300 ||
+		r.Files[1].Bytes != 8 {
+		t.Errorf("as CRIU saved them: got %+v, %v", r.Files, err)
+	}
 	whole := map[int]bool{8: true}
 	for n, e := 8, 0; e < len(entries); e++ {
 		n += len(entries[e])
@@ -365,5 +381,61 @@ func TestLeaveNumbers(t *testing.T) {
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestConnected: what a process has from the program that has forked it is no connection of its own.
+func TestConnected(t *testing.T) {
+	program, helper, err := pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(end *os.File) int {
+		c := exec.CommandContext(t.Context(), "sleep", "60")
+		c.ExtraFiles = []*os.File{end}
+		if err := errors.Join(c.Start(), end.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return c.Process.Pid
+	}
+	forked, err := shm.Dup(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, child := start(program), start(forked)
+	start(helper)
+	if pid, err := connected([]int{own, child}, []int{own}); pid != 0 || err != nil {
+		t.Errorf("process %d is connected, %v", pid, err)
+	}
+	if pid, err := connected([]int{own, child}, nil); pid == 0 || err != nil {
+		t.Errorf("no process is connected, %v", err)
+	}
+}
+
+// TestLacks: a pipe from another process is named, and none within the image.
+func TestLacks(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sleep", "60")
+	to, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := []int{c.Process.Pid}
+	if got := lacks(tree); len(got) != 1 || !strings.Contains(got[0], "its standard input is a pipe from process "+
+		strconv.Itoa(os.Getpid())) {
+		t.Errorf("got %q", got)
+	}
+	if got := lacks(append(tree, os.Getpid())); slices.ContainsFunc(got, func(text string) bool {
+		return strings.Contains(text, "input")
+	}) {
+		t.Errorf("within the image: got %q", got)
+	}
+	if err := to.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := lacks(tree); len(got) > 0 {
+		t.Errorf("a pipe at its end: got %q", got)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
@@ -372,18 +373,20 @@ func (r *record) allowed(o *RestoreOptions) error {
 	}
 	for _, f := range r.Files {
 		st, err := os.Stat(f.Path)
-		switch {
-		case err != nil:
+		if err != nil {
 			return fmt.Errorf("its program had a file open that is not there: %w", err)
-		case st.Size() == f.Bytes, f.Read && st.Size() > f.Bytes:
+		}
+		other := !f.Read && !f.is(o.Own) && f.Inode != st.Sys().(*syscall.Stat_t).Ino // such as a log that is rotated
+		switch {
+		case st.Size() == f.Bytes, f.Read && st.Size() > f.Bytes, other && o.Append:
+		case other:
+			return fmt.Errorf("%s is another file than the program had open, and has %d bytes in place of %d: put that "+
+				"one back, or --append has the program write behind what this one has", f.Path, st.Size(), f.Bytes)
 		case st.Size() < f.Bytes:
 			return fmt.Errorf("%s has %d bytes, and had %d when the image was taken", f.Path, st.Size(), f.Bytes)
 		case !o.Truncate && !o.Append:
 			return fmt.Errorf("%s has grown since the image was taken, by %d bytes: --truncate takes them away, "+
 				"--append has the program write behind them", f.Path, st.Size()-f.Bytes)
-		case o.Truncate && !f.is(o.Own) && f.Inode != st.Sys().(*syscall.Stat_t).Ino:
-			return fmt.Errorf("%s is another file than the program had open, and would be cut to %d bytes: move it "+
-				"away, or --append has the program write behind what it has", f.Path, f.Bytes)
 		}
 	}
 	return nil
@@ -410,6 +413,10 @@ func LeaveNumbers() { passOver([]int{1000}) }
 // nameOf names the process with a number.
 func nameOf(pid int) string {
 	b, _ := os.ReadFile(proc(pid, "comm")) // it may have ended
+	if p, err := child.Look(pid); err == nil && p.Ended {
+		return fmt.Sprintf("%s, which has ended; process %d, %s, has not collected it", strings.TrimSpace(string(b)),
+			p.Parent, pause.ProgramOf(p.Parent))
+	}
 	return cmp.Or(strings.TrimSpace(string(b)), "it has ended, and others are of its group or session")
 }
 
@@ -430,11 +437,11 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 	var cut []file
 	ends := map[string]int64{} // of files that have grown
 	for _, f := range r.Files {
-		switch bytes, grown := f.grown(); {
-		case !grown:
+		switch bytes := f.now(); {
+		case bytes == f.Bytes:
 		case o.Append || f.Read || f.is(o.Own):
 			ends[f.Path] = bytes
-		default:
+		case bytes > f.Bytes:
 			ends[f.Path] = f.Bytes
 			cut = append(cut, f)
 		}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -43,10 +45,14 @@ type Taken struct {
 	Bytes   int64
 	Stored  int64         // of them, as the shard has them
 	Stopped time.Duration // how long the program stood still; with Kill, until the image was committed
+	Lacks   []string      // pipes that a restored program finds without their other ends
 }
 
 // work is the folder in a directory of images in which CRIU writes. Leftovers of a killed command are removed.
 const work = "criu.part"
+
+// lockFile is in a directory of images. Its lock is that of the command to which the folder belongs.
+const lockFile = "criu.lock"
 
 // jobPrefix begins the names of jobs whose epochs are images.
 const jobPrefix = "image of "
@@ -101,11 +107,17 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	t.Lacks = lacks(tree)
 	last, err := store.Highest(ctx)
 	if err != nil {
 		return t, err
 	}
 	t.Epoch = last + 1
+	unlock, err := lock(ctx, filepath.Join(o.Dir, lockFile))
+	if err != nil {
+		return t, err
+	}
+	defer unlock()
 	dir := filepath.Join(o.Dir, work)
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return t, err
@@ -149,6 +161,31 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	err = store.PinByRule(ctx, t.Epoch, storage.LevelGlobal, o.KeepEvery, o.KeepInterval)
 	_, perr := store.Prune(ctx, storage.LevelGlobal)
 	return t, errors.Join(err, perr)
+}
+
+// lock waits until no other command has a lock. It is free when this process ends.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	unlock = func() { _ = f.Close() } // nothing was written
+	if err != nil {
+		unlock()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return unlock, nil
 }
 
 // Outside reports whether the session of a process, 0 for this one, began outside of this PID namespace.
@@ -233,14 +270,57 @@ func connected(tree, served []int) (pid int, err error) {
 		}
 		maps.Copy(inside, of[p])
 	}
+	for _, p := range served { // a process that it has forked has its connections, too
+		for s := range of[p] {
+			inside[all[s]] = true
+		}
+	}
 	for _, p := range tree {
 		for s := range of[p] {
-			if peer := all[s]; peer != 0 && !inside[peer] && !slices.Contains(served, p) {
+			if peer := all[s]; peer != 0 && !inside[peer] {
 				return p, nil
 			}
 		}
 	}
 	return 0, nil
+}
+
+// lacks names pipes of the standard input and output of processes that lead to others.
+func lacks(tree []int) (list []string) {
+	type end struct {
+		pipe  string
+		reads bool
+	}
+	look := func(link string) (e end) {
+		e.pipe, _ = os.Readlink(link)
+		if st, err := os.Lstat(link); err == nil { // else it has ended
+			e.reads = st.Mode()&0o400 != 0
+		}
+		return e
+	}
+	what := map[end]string{} // the other ends
+	for _, pid := range tree {
+		for fd, text := range []string{"input is a pipe from", "output is a pipe to", "error is a pipe to"} {
+			if e := look(proc(pid, fmt.Sprint("fd/", fd))); strings.HasPrefix(e.pipe, "pipe:") {
+				e.reads = !e.reads
+				what[e] = cmp.Or(what[e], fmt.Sprintf("process %d (%s): its standard %s", pid, pause.ProgramOf(pid), text))
+			}
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
+	for _, link := range all {
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
+		e := look(link)
+		if text := what[e]; text != "" && !slices.Contains(tree, pid) {
+			list = append(list, fmt.Sprintf("%s process %d (%s), which is not in the image: once restored, it ends there",
+				text, pid, pause.ProgramOf(pid)))
+			delete(what, e)
+		}
+	}
+	return list
 }
 
 // isHelper reports whether a process is one that serves an OpenCL program.
@@ -359,6 +439,9 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 		return nil, release, err
 	}
 	if err := unchanged(dir, f.tree); err != nil {
+		return nil, release, err
+	}
+	if err := r.measure(filepath.Join(dir, filesImage)); err != nil {
 		return nil, release, err
 	}
 	text, err := json.Marshal(r)

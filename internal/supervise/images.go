@@ -44,6 +44,7 @@ type images struct {
 	untimed bool            // the settings switch images by the clock off
 	tell    account
 
+	warn   sync.Once
 	busy   sync.Mutex  // held while an image is taken
 	pid    int         // of the program
 	family map[int]int // descriptors of the processes of the program that were seen, itself among them
@@ -235,6 +236,9 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 		return t, err
 	}
 	m.learn()
+	for _, text := range t.Lacks {
+		m.warn.Do(func() { m.run.log.say("warning: %s", text) })
+	}
 	e := uint64(t.Epoch)
 	m.report.Failing, m.report.Committed = "", map[string]uint64{storage.LevelGlobal: e}
 	m.report.Newest = &job.EpochStatus{Epoch: e, BlockedSeconds: t.Stopped.Seconds(),

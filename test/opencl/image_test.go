@@ -182,7 +182,7 @@ func (p *imaged) checkCount(got string) {
 // undisturbed. Soaks set -images and -pause-seed.
 func TestImaged(t *testing.T) {
 	criu := criuForTests(t)
-	commandLimit += time.Duration(*imageCount) * 20 * time.Second
+	commandLimit = max(commandLimit, time.Duration(*imageCount)*20*time.Second)
 	r := rand.New(rand.NewPCG(*pauseSeed, 37))
 	for _, program := range []string{"held", "moves"} {
 		l := newLab(t)
@@ -216,6 +216,7 @@ func TestImaged(t *testing.T) {
 // call over.
 func TestImagedAmongCalls(t *testing.T) {
 	criu := criuForTests(t)
+	commandLimit = max(commandLimit, time.Duration(*imageCount)*20*time.Second)
 	r := rand.New(rand.NewPCG(*pauseSeed, 40))
 	for _, program := range []string{"killed", "maps"} {
 		l := newPoCLLab(t)

@@ -122,6 +122,9 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 	if err != nil {
 		return fmt.Errorf("process %d (%s): %w", pid, program, err)
 	}
+	for _, text := range t.Lacks {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: warning: %s\n", text)
+	}
 	*row = imageRow{uint64(t.Epoch), pid, t.Program, t.Bytes, t.Stopped.Seconds(), ""}
 	if o.asRow {
 		return nil
