@@ -179,11 +179,11 @@ func Guard(args []string) error {
 
 // killChildren kills and reaps children of this process, and what they leave: the leftovers of a CRIU that was killed.
 func killChildren(which func(pid int) bool) {
-	for found := true; found; {
-		found = false
+	// In the first look CRIU may end after what it has made was looked at, as a child of CRIU.
+	for quiet := 0; quiet < 2; quiet++ {
 		for _, pid := range pause.Children(os.Getpid()) {
 			if which(pid) {
-				found = true
+				quiet = -1
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 				_, _ = syscall.Wait4(pid, nil, 0, nil)
 			}
