@@ -380,8 +380,8 @@ func (r *record) allowed(o *RestoreOptions) error {
 		switch {
 		case st.Size() == f.Bytes, f.Read && st.Size() > f.Bytes, other && o.Append:
 		case other:
-			return fmt.Errorf("%s is another file than the program had open, and has %d bytes in place of %d: put that "+
-				"one back, or --append has the program write behind what this one has", f.Path, st.Size(), f.Bytes)
+			return fmt.Errorf("%s is another file than the program had open, and has %d bytes in place of %d: put "+
+				"that one back, or --append has the program write behind what this one has", f.Path, st.Size(), f.Bytes)
 		case st.Size() < f.Bytes:
 			return fmt.Errorf("%s has %d bytes, and had %d when the image was taken", f.Path, st.Size(), f.Bytes)
 		case !o.Truncate && !o.Append:

@@ -303,7 +303,8 @@ func lacks(tree []int) (list []string) {
 		for fd, text := range []string{"input is a pipe from", "output is a pipe to", "error is a pipe to"} {
 			if e := look(proc(pid, fmt.Sprint("fd/", fd))); strings.HasPrefix(e.pipe, "pipe:") {
 				e.reads = !e.reads
-				what[e] = cmp.Or(what[e], fmt.Sprintf("process %d (%s): its standard %s", pid, pause.ProgramOf(pid), text))
+				what[e] = cmp.Or(what[e],
+					fmt.Sprintf("process %d (%s): its standard %s", pid, pause.ProgramOf(pid), text))
 			}
 		}
 	}
@@ -315,8 +316,8 @@ func lacks(tree []int) (list []string) {
 		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
 		e := look(link)
 		if text := what[e]; text != "" && !slices.Contains(tree, pid) {
-			list = append(list, fmt.Sprintf("%s process %d (%s), which is not in the image: once restored, it ends there",
-				text, pid, pause.ProgramOf(pid)))
+			list = append(list, fmt.Sprintf("%s process %d (%s), which is not in the image: once restored, it ends "+
+				"there", text, pid, pause.ProgramOf(pid)))
 			delete(what, e)
 		}
 	}
