@@ -274,6 +274,9 @@ static bool look(struct batch *b, int n, const MPI_Request requests[], MPI_Statu
 	}
 	if (statuses == MPI_STATUSES_IGNORE) {
 		b->statuses = n <= FEW ? b->few_statuses : calloc((size_t)n, sizeof *b->statuses);
+		for (int i = 0; HFM_REQUESTS_RAISE && i < n; i++) { /* a library may leave it as it is */
+			b->statuses[i].MPI_ERROR = MPI_SUCCESS;
+		}
 	}
 	return true;
 }
