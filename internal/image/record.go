@@ -49,7 +49,10 @@ type record struct {
 
 	Command []string `json:"command,omitempty"` // that holdfast run has started
 
-	Programs []program `json:"programs"` // those among the processes that use OpenCL
+	Programs []program `json:"programs"`         // those among the processes that use OpenCL
+	CUDA     []int     `json:"cuda,omitempty"`   // those that use CUDA: they are paused
+	Resume   bool      `json:"resume,omitempty"` // these ran before
+	Door     string    `json:"door,omitempty"`   // the name of the first one's socket
 	Files    []file    `json:"files,omitempty"`
 }
 
@@ -277,8 +280,13 @@ func decode(b []byte) (*record, error) {
 
 // check refuses numbers that lead nowhere.
 func (r *record) check() error {
-	if r.PID <= 1 || len(r.Programs) == 0 || len(r.Tree) == 0 || r.Tree[0] != r.PID {
+	if r.PID <= 1 || len(r.Programs)+len(r.CUDA) == 0 || len(r.Tree) == 0 || r.Tree[0] != r.PID {
 		return errFit
+	}
+	for _, pid := range r.CUDA {
+		if !slices.Contains(r.Tree, pid) {
+			return errFit
+		}
 	}
 	for i := range r.Programs {
 		if !slices.Contains(r.Tree, r.Programs[i].PID) {

@@ -43,6 +43,7 @@ type Starter struct {
 	CRIU   CRIU
 	Self   string // program whose command GuardVerb runs Guard
 	Device string // for the program, as gpustate.ParseSelect takes it; empty: by the environment
+	GPU    string // for programs that use CUDA, as pause.ParseMoves takes it; empty: those that they had
 }
 
 // Restored is a program that runs again.
@@ -162,7 +163,34 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		}
 		return err
 	})
+	if err == nil && r.Resume {
+		err = r.wake(ctx, o, p.Guard)
+	}
 	return p, err
+}
+
+// wake has the programs that use CUDA take their devices again, or those that were asked for. If they cannot, all
+// processes are ended.
+func (r *record) wake(ctx context.Context, o RestoreOptions, guard *child.Process) error {
+	f, err := hold(r.Tree)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	var to *pause.Moves
+	if o.GPU != "" {
+		to, err = pause.ParseMoves(ctx, o.GPU)
+	}
+	if err == nil {
+		err = resume(r.CUDA, to)
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("it was ended, as it cannot have its GPU: %w", err), f.end())
+		if guard != nil {
+			_ = guard.Wait() // it ends with the program
+		}
+	}
+	return err
 }
 
 // feed passes a state on, which is verified on the way.
@@ -362,6 +390,12 @@ func (r *record) allowed(o *RestoreOptions) error {
 	case newer(r.Kernel, kernel):
 		return fmt.Errorf("it is of a newer kernel, %s, and this one is %s: a process may use what this one has not",
 			r.Kernel, kernel)
+	case len(r.CUDA) > 0 && r.Door != child.NameHere(r.CUDA[0]):
+		return errors.New("its program uses CUDA and is of another PID namespace: start it in that one")
+	case o.GPU != "" && len(r.CUDA) == 0:
+		return errors.New("its program uses no CUDA: --device names a device of OpenCL")
+	case o.GPU != "" && !r.Resume:
+		return errors.New("its program was paused, and stays so: start it without --gpu, and holdfast migrate it")
 	case r.UID != os.Geteuid() && os.Geteuid() != 0:
 		return fmt.Errorf("its program is of user %d: only that user and root can start it", r.UID)
 	}

@@ -63,22 +63,26 @@ func JobOf(program string) string { return jobPrefix + program }
 // IsJob reports whether the epochs of a job are images.
 func IsJob(job string) bool { return strings.HasPrefix(job, jobPrefix) }
 
-var errNoOpenCL = errors.New("it is no OpenCL program that runs through libholdfast-opencl, nor has it started one")
+var errNoProgram = errors.New("it is no program that runs through libholdfast-opencl, nor a CUDA program that can be " +
+	"paused, nor has it started one")
 
-// Programs returns those that use OpenCL of a process and all that it has started. There is one, or an error. One that
-// uses CUDA is refused, also while it is paused.
-func Programs(pid int) ([]int, error) {
-	if cuda, err := pause.Find([]int{pid}); err == nil {
-		return nil, fmt.Errorf("process %d (%s) uses CUDA, of which there are no images: use checkpoints", cuda[0],
-			pause.ProgramOf(cuda[0]))
+// Programs returns those that use OpenCL of a process and all that it has started, and those that use CUDA. There is
+// one, or an error.
+func Programs(pid int) (served, cuda []int, err error) {
+	if cuda, err = pause.Find([]int{pid}); err != nil {
+		cuda = nil
 	}
-	return pause.FindAt(opencl.DoorPrefix, errNoOpenCL, []int{pid})
+	served, err = pause.FindAt(opencl.DoorPrefix, errNoProgram, []int{pid})
+	if len(cuda) > 0 && errors.Is(err, errNoProgram) {
+		err = nil
+	}
+	return served, cuda, err
 }
 
 // Take takes an image of a process and of all that it has started, and commits it. After an error, and without Kill,
 // they go on.
 func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
-	tree, served, err := settled(pid)
+	tree, served, cuda, err := settled(pid)
 	if err != nil {
 		return t, err
 	}
@@ -128,10 +132,11 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	defer f.close()
-	if err := f.stop(ctx, served, o.Wait); err != nil {
+	defer func() { err = errors.Join(err, f.wake()) }() // after an error
+	if err := f.stop(ctx, served, cuda, o.Wait); err != nil {
 		return t, err
 	}
-	began := f.stills[0].Since
+	began := f.since
 	sections, release, err := save(&o, f, dir, t.Program)
 	defer release()
 	if err != nil {
@@ -153,6 +158,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	}
 	t.Bytes, t.Stored = info.Bytes, info.Stored
 	if o.Kill {
+		f.asleep = false
 		t.Stopped = time.Since(began)
 		if err := f.end(); err != nil {
 			return t, fmt.Errorf("image %d was taken, but the program not ended: %w", t.Epoch, err)
@@ -232,20 +238,20 @@ func inUse(number int) bool {
 	return !errors.Is(err, unix.ESRCH)
 }
 
-// settled returns a process and all that it has started, and those among them that use OpenCL. It waits up to 5 s for
-// the helpers of those that have begun with it.
-func settled(pid int) (tree, served []int, err error) {
+// settled returns a process and all that it has started, and those among them that use OpenCL and CUDA. It waits up to
+// 5 s for the helpers of those that have begun with OpenCL.
+func settled(pid int) (tree, served, cuda []int, err error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if served, err = Programs(pid); err != nil {
-			return nil, nil, err
+		if served, cuda, err = Programs(pid); err != nil {
+			return nil, nil, nil, err
 		}
 		tree = pause.Tree(pid)
 		lone, err := connected(tree, served)
 		if lone == 0 || err != nil {
-			return tree, served, err
+			return tree, served, cuda, err
 		}
 		if time.Now().After(end) {
-			return nil, nil, fmt.Errorf("process %d (%s) is connected to one that would not be in the image", lone,
+			return nil, nil, nil, fmt.Errorf("process %d (%s) is connected to one that would not be in the image", lone,
 				pause.ProgramOf(lone))
 		}
 	}
@@ -337,6 +343,9 @@ type family struct {
 	tree   []int // itself first
 	fds    []int // descriptors of these
 	stills []*opencl.Still
+	cuda   []int // those that use CUDA: they are paused
+	asleep bool  // for this image; false: they were paused before, and stay so
+	since  time.Time
 }
 
 // hold has descriptors of processes, that no other process takes the place of one that has ended.
@@ -353,8 +362,11 @@ func hold(tree []int) (*family, error) {
 	return f, nil
 }
 
-// stop has all that use OpenCL stand still.
-func (f *family) stop(ctx context.Context, served []int, wait time.Duration) error {
+// stop has all that use OpenCL or CUDA stand still.
+func (f *family) stop(ctx context.Context, served, cuda []int, wait time.Duration) error {
+	if err := f.rest(ctx, cuda, wait); err != nil {
+		return err
+	}
 	for _, pid := range served {
 		s, err := opencl.Stop(ctx, pid, wait)
 		if err != nil {
@@ -364,8 +376,60 @@ func (f *family) stop(ctx context.Context, served []int, wait time.Duration) err
 			return err
 		}
 		f.stills = append(f.stills, s)
+		if f.since.IsZero() {
+			f.since = s.Since
+		}
 	}
 	return nil
+}
+
+// rest pauses those that use CUDA. The memory of their devices is their own then, and they have no connection to this
+// command.
+func (f *family) rest(ctx context.Context, cuda []int, wait time.Duration) error {
+	if len(cuda) == 0 {
+		return nil
+	}
+	g, err := pause.Open(ctx, cuda)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	f.cuda, f.since = cuda, time.Now()
+	list, err := g.Programs()
+	if err != nil || !slices.ContainsFunc(list, func(p pause.Program) bool { return p.State != "paused" }) {
+		return err
+	}
+	if err := g.Pause(ctx, wait); err != nil {
+		return err
+	}
+	var longest float64
+	for _, r := range g.Results() {
+		longest = max(longest, r.Seconds["copy"]+r.Seconds["release"])
+	}
+	f.asleep, f.since = true, time.Now().Add(-time.Duration(longest*float64(time.Second)))
+	return nil
+}
+
+// wake has those that use CUDA go on, if they were paused for this image.
+func (f *family) wake() error {
+	if !f.asleep {
+		return nil
+	}
+	f.asleep = false
+	if err := resume(f.cuda, nil); err != nil {
+		return fmt.Errorf("it stays paused, holdfast resume may have it go on: %w", err)
+	}
+	return nil
+}
+
+// resume has paused programs that use CUDA take their devices again, or others.
+func resume(cuda []int, to *pause.Moves) error {
+	g, err := pause.Open(context.Background(), cuda)
+	if err == nil {
+		defer g.Close()
+		err = g.Resume(to)
+	}
+	return err
 }
 
 // goOn has them go on.
@@ -373,7 +437,7 @@ func (f *family) goOn() (err error) {
 	for _, s := range f.stills {
 		err = errors.Join(err, s.GoOn())
 	}
-	return err
+	return errors.Join(err, f.wake())
 }
 
 // end kills all processes and waits for their ends.
@@ -408,7 +472,10 @@ func (f *family) close() {
 func save(o *Options, f *family, dir, name string) (list []storage.Section, release func(), err error) {
 	var files []*os.File
 	release = func() { closeAll(files) }
-	r := &record{Program: name, CRIU: o.CRIU.Version, Command: o.Command}
+	r := &record{Program: name, CRIU: o.CRIU.Version, Command: o.Command, CUDA: f.cuda, Resume: f.asleep}
+	if len(f.cuda) > 0 {
+		r.Door = child.Name(f.cuda[0])
+	}
 	if err := r.identify(f.tree); err != nil {
 		return nil, release, err
 	}

@@ -64,9 +64,10 @@ type handsAnswer struct {
 	pause.Heard
 }
 
-// startPauses begins; nil without --cuda. local: no node daemons are the hands.
+// startPauses begins; nil without --cuda, and with --image, which pauses the program itself. local: no node daemons are
+// the hands.
 func (r *run) startPauses(ctx context.Context, local bool) (stop func()) {
-	if !r.opt.CUDA {
+	if !r.opt.CUDA || r.opt.Images != nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -2,7 +2,6 @@ package opencl
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,33 +17,18 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
+	"github.com/holdfast-hpc/holdfast/test/criu"
 	"github.com/holdfast-hpc/holdfast/test/schema"
 	"golang.org/x/sys/unix"
 )
 
 var imageCount = flag.Int("images", 1, "images of each program at random moments")
 
-// criuForTests finds a CRIU that works here: the one that scripts/setup.sh has built, or the one in PATH.
+// criuForTests is criu.Find's path.
 func criuForTests(t *testing.T) string {
 	t.Helper()
-	path, err := workingCRIU()
-	if err != nil {
-		t.Skip(err)
-	}
-	return path
+	return criu.Find(t).Path
 }
-
-var workingCRIU = sync.OnceValues(func() (path string, err error) {
-	here, err := os.UserCacheDir()
-	if here = filepath.Join(here, "holdfast-tests/criu/sbin/criu"); err != nil || !exists(here) {
-		here = ""
-	}
-	c, err := image.FindCRIU(context.Background(), here)
-	if err == nil {
-		err = c.Check(context.Background())
-	}
-	return c.Path, err
-})
 
 // imaged is a program whose output is in a file, so that it can go on there.
 type imaged struct {
@@ -290,7 +273,7 @@ func TestImageRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.await("there can be no further image of it", func() bool {
-		_, err := image.Programs(p.pid)
+		_, _, err := image.Programs(p.pid)
 		return err == nil
 	})
 	_ = syscall.Kill(p.pid, syscall.SIGKILL)

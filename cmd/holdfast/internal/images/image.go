@@ -38,7 +38,7 @@ type imageRow struct {
 
 // imageFlags are those of holdfast image.
 type imageFlags struct {
-	dir, criu, device                string
+	dir, criu, device, gpu           string
 	restore, truncate, append, asRow bool
 	epoch                            uint64
 	take                             image.Options
@@ -46,7 +46,7 @@ type imageFlags struct {
 
 func newImage() *cobra.Command {
 	var o imageFlags
-	cmd := newVerb("image {PID | --restore} --dir DIR", "save a running OpenCL program, and start it again from there",
+	cmd := newVerb("image {PID | --restore} --dir DIR", "save a running OpenCL or CUDA program, and start it again",
 		cobra.MaximumNArgs(1), func(cmd *cobra.Command, args []string) (err error) {
 			switch {
 			case o.dir == "":
@@ -55,8 +55,8 @@ func newImage() *cobra.Command {
 				return errors.New("image takes the process ID of a program, or --restore")
 			case o.restore && (o.take.Kill || cmd.Flags().Changed("keep") || cmd.Flags().Changed("wait")):
 				return errors.New("--kill, --keep and --wait do not go with --restore")
-			case !o.restore && (o.device != "" || o.epoch != 0 || o.truncate || o.append):
-				return errors.New("--device, --epoch, --truncate and --append go with --restore")
+			case !o.restore && (o.device != "" || o.gpu != "" || o.epoch != 0 || o.truncate || o.append):
+				return errors.New("--device, --gpu, --epoch, --truncate and --append go with --restore")
 			case o.truncate && o.append:
 				return errors.New("--truncate and --append: give one of them")
 			}
@@ -93,12 +93,13 @@ func newImage() *cobra.Command {
 	f.DurationVar(&o.take.Wait, "wait", time.Minute, "how long to wait for the program's commands to end")
 	f.BoolVar(&o.restore, "restore", false, "start the program from its image, instead of saving it")
 	f.StringVar(&o.device, "device", "", "`DEVICE` to start it on, as HOLDFAST_DEVICE names it (default: the same one)")
+	f.StringVar(&o.gpu, "gpu", "", "`GPU` for a CUDA program, as holdfast migrate takes it (default: the same one)")
 	f.Uint64Var(&o.epoch, "epoch", 0, "`EPOCH` of the image to start from (default: the newest)")
 	f.BoolVar(&o.truncate, "truncate", false, "cut files of the program's output that have grown since the image")
 	f.BoolVar(&o.append, "append", false, "keep what has been written to files since the image was taken, and write "+
 		"behind it")
 	cli.Group(f, "To save a program", "dir", "keep", "kill", "wait")
-	cli.Group(f, "To start it again", "restore", "epoch", "device", "truncate", "append")
+	cli.Group(f, "To start it again", "restore", "epoch", "device", "gpu", "truncate", "append")
 	return cmd
 }
 
@@ -109,12 +110,12 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 		return err
 	}
 	pid := pids[0]
-	served, err := image.Programs(pid)
+	served, cuda, err := image.Programs(pid)
 	if err != nil {
 		return err
 	}
-	if len(served) == 1 && len(pause.Children(served[0])) == 0 {
-		pid = served[0]
+	if all := append(served, cuda...); len(all) == 1 && len(pause.Children(all[0])) == 0 {
+		pid = all[0]
 	}
 	o.take.Dir = o.dir
 	program := pause.ProgramOf(pid) // which may end
@@ -146,7 +147,7 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	}
 	p, err := image.Restore(cmd.Context(), image.RestoreOptions{Dir: o.dir, Epoch: storage.Epoch(o.epoch),
 		Truncate: o.truncate, Append: o.append, Starter: image.Starter{CRIU: o.take.CRIU, Self: self,
-			Device: o.device}})
+			Device: o.device, GPU: o.gpu}})
 	if err != nil {
 		return err
 	}

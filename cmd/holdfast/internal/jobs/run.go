@@ -83,8 +83,8 @@ type imageFlags struct {
 var imageFlagNames = []string{"image", "dir", "device", "criu", "wait", "append"}
 
 func (o *imageFlags) add(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.on, "image", false, "take images of an OpenCL program that takes no checkpoints, and restart it "+
-		"from the newest")
+	fs.BoolVar(&o.on, "image", false, "take images of an OpenCL or CUDA program that takes no checkpoints, and "+
+		"restart it from the newest")
 	fs.StringVar(&o.images.Dir, "dir", "", "directory `DIR` of the images")
 	fs.StringVar(&o.device, "device", "", "`DEVICE` of the program, as HOLDFAST_DEVICE names it")
 	fs.StringVar(&o.criu, "criu", "", "use `FILE` as the command criu (default: the one in PATH)")
@@ -105,8 +105,8 @@ func (o *imageFlags) into(cmd *cobra.Command, opt *supervise.Options) (err error
 		return nil
 	case o.images.Dir == "":
 		return errors.New("--image needs the directory of the images: --dir DIR")
-	case opt.Watch || opt.CUDA || opt.Daemons || opt.Stall > 0 || opt.Messages == supervise.MessagesOn:
-		return errors.New("--watch, --cuda, --daemons, --stall and --messages do not go with --image")
+	case opt.Watch || opt.Daemons || opt.Stall > 0 || opt.Messages == supervise.MessagesOn:
+		return errors.New("--watch, --daemons, --stall and --messages do not go with --image")
 	}
 	if _, err := gpustate.ParseSelect(o.device); err != nil {
 		return err

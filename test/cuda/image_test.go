@@ -1,0 +1,251 @@
+package cuda
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/image"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
+	"github.com/holdfast-hpc/holdfast/test/criu"
+	"github.com/holdfast-hpc/holdfast/test/launch"
+	"golang.org/x/sys/unix"
+)
+
+// imaged is a program whose output is in a file, so that it can go on there.
+type imaged struct {
+	running
+	dir   string
+	criu  image.CRIU
+	ended chan syscall.WaitStatus // the ends of its processes
+}
+
+func (w way) startImaged(t *testing.T, program string, args ...string) *imaged {
+	t.Helper()
+	dir := t.TempDir()
+	p := &imaged{running{cmd: exec.Command(inBuilt(program), args...), usage: filepath.Join(dir, "usage")}, dir,
+		criu.Find(t), make(chan syscall.WaitStatus, 8)}
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p.cmd.Env = append(os.Environ(), w.with("FAKE_USAGE="+p.usage)...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // restored, it is this process's child
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) })
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	go func() { // its number is free once it is collected
+		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+			var ws syscall.WaitStatus
+			if n, _ := syscall.Wait4(p.pid(), &ws, syscall.WNOHANG, nil); n > 0 {
+				p.ended <- ws
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = syscall.Kill(p.pid(), syscall.SIGKILL) // it may have ended
+		}
+	})
+	for st, err := os.Stat(p.usage); err != nil || st.Size() == 0; st, err = os.Stat(p.usage) {
+		time.Sleep(time.Millisecond)
+	}
+	p.launches(t, 1)
+	return p
+}
+
+// take takes an image.
+func (p *imaged) take(t *testing.T, kill bool) error {
+	t.Helper()
+	_, err := image.Take(t.Context(), p.pid(), image.Options{Dir: filepath.Join(p.dir, "images"), Keep: 2, Kill: kill,
+		Wait: patience, CRIU: p.criu})
+	return err
+}
+
+// kill ends the program.
+func (p *imaged) kill(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(p.pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(t)
+}
+
+// gone waits until the program has ended by SIGKILL. What it had of its GPUs is free then.
+func (p *imaged) gone(t *testing.T) {
+	t.Helper()
+	if ws := <-p.ended; ws.Signal() != syscall.SIGKILL {
+		t.Errorf("it ended with %#x", ws)
+	}
+	f, err := os.OpenFile(p.usage, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt(make([]byte, 8*8), 0)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// restore starts it from its newest image, by the command.
+func (p *imaged) restore(holdfast string, args ...string) error {
+	args = append([]string{"image", "--restore", "--truncate", "--criu", p.criu.Path, "--dir",
+		filepath.Join(p.dir, "images")}, args...)
+	out, err := exec.Command(holdfast, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// ends waits for the program, which must compute what it does without the library.
+func (p *imaged) ends(t *testing.T, want ran) {
+	t.Helper()
+	if ws := <-p.ended; ws != 0 {
+		t.Errorf("it ended with %#x", ws)
+	}
+	out, err := os.ReadFile(filepath.Join(p.dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran{string(out), ""}.same(t, ran{want.out + want.said, ""})
+}
+
+// TestImage: a program goes on after an image, and is started again from it after its death, on its own GPU or another
+// one. One that is paused stays so.
+func TestImage(t *testing.T) {
+	holdfast := filepath.Join(t.TempDir(), "holdfast")
+	if out, err := exec.Command("go", "build", "-o", holdfast, "../../cmd/holdfast").CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	want := alone().run(t, linked, longProgram...)
+	for _, arena := range []string{"on", "off"} {
+		t.Run("arena "+arena, func(t *testing.T) {
+			p := twoGPUs(t).with("HOLDFAST_CUDA_ARENA="+arena).startImaged(t, linked, longProgram...)
+			for n := range 2 {
+				if err := p.take(t, false); err != nil {
+					t.Fatal(err)
+				}
+				p.launches(t, p.used(t, 8)+1) // it goes on
+				p.kill(t)
+				var on []string
+				if n == 1 {
+					on = []string{"--gpu", "GPU-fafafafa-fafa-fafa-fafa-fafafafafa01"}
+				}
+				if err := p.restore(holdfast, on...); err != nil {
+					t.Fatal(err)
+				}
+				if p.used(t, n) == 0 || p.used(t, 1-n) != 0 {
+					t.Errorf("of the GPUs %d and %d bytes are in use", p.used(t, 0), p.used(t, 1))
+				}
+			}
+			p.ends(t, want)
+		})
+	}
+	t.Run("paused", func(t *testing.T) {
+		p := twoGPUs(t).startImaged(t, linked, longProgram...)
+		if err := paused(t, &p.running); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.take(t, true); err != nil {
+			t.Fatal(err)
+		}
+		p.gone(t)
+		if err := p.restore(holdfast); err != nil || p.used(t, 0) != 0 {
+			t.Errorf("%v, %d bytes of the GPU are in use", err, p.used(t, 0))
+		}
+		if err := resumed(t, &p.running); err != nil {
+			t.Error(err)
+		}
+		p.ends(t, want)
+	})
+	t.Run("refused", func(t *testing.T) { // a GPU that is not there ends it; managed memory leaves it as it is
+		p := twoGPUs(t).startImaged(t, linked, longProgram...)
+		if err := p.take(t, true); err != nil {
+			t.Fatal(err)
+		}
+		p.gone(t)
+		err := p.restore(holdfast, "--gpu", "GPU-fafafafa-fafa-fafa-fafa-fafafafafa09")
+		if err == nil || !strings.Contains(err.Error(), "it was ended, as it cannot have its GPU") {
+			t.Errorf("got %v", err)
+		}
+		p.gone(t)
+		if err := p.restore(holdfast); err != nil {
+			t.Fatal(err)
+		}
+		p.ends(t, want)
+		managed := twoGPUs(t).startImaged(t, linked, "60")
+		if err := managed.take(t, false); err == nil || !strings.Contains(err.Error(), "it uses managed memory") {
+			t.Errorf("got %v", err)
+		}
+		managed.ends(t, alone().run(t, linked, "60"))
+	})
+}
+
+// TestRunImage: holdfast run takes images of a program, and starts it from the newest when it has died.
+func TestRunImage(t *testing.T) {
+	c := criu.Find(t)
+	dir := t.TempDir()
+	usage := filepath.Join(dir, "usage")
+	if err := launch.Build(dir); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	args := append([]string{"run", "--cuda", "--image", "--dir", filepath.Join(dir, "images"), "--criu", c.Path, "--",
+		filepath.Join(built.dir, linked)}, longProgram...)
+	run := exec.CommandContext(t.Context(), filepath.Join(dir, "holdfast"), args...)
+	run.Env = append(os.Environ(), alone().with("FAKE_USAGE="+usage)...)
+	run.Stdout, run.Dir = out, dir
+	said, err := run.StderrPipe()
+	if err == nil {
+		err = run.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{cmd: run, usage: usage}
+	for st, err := os.Stat(usage); err != nil || st.Size() == 0; st, err = os.Stat(usage) {
+		time.Sleep(time.Millisecond)
+	}
+	r.launches(t, 1)
+	if err := run.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	killed := false
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		fmt.Fprintln(&all, lines.Text())
+		if !killed && strings.Contains(lines.Text(), "image 1: ") {
+			killed = true
+			found, err := pause.Find([]int{run.Process.Pid})
+			if err != nil || len(found) != 1 || syscall.Kill(found[0], syscall.SIGKILL) != nil {
+				t.Error(found, err)
+			}
+		}
+	}
+	err = run.Wait()
+	got, rerr := os.ReadFile(out.Name())
+	if err != nil || rerr != nil || !killed || !strings.Contains(all.String(), "epoch 1 from global") {
+		t.Errorf("%v, %v\n%s", err, rerr, all.String())
+	}
+	want := alone().run(t, linked, longProgram...)
+	ran{string(got), ""}.same(t, ran{want.out, ""})
+}
