@@ -14,7 +14,7 @@ export RUSTICL_ENABLE   ?= llvmpipe
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lib veloc opencl cuda mpi demo wanted test test-slurm test-ranks test-others test-linted test-raced test-programs \
-	test-bench test-abi test-compiled test-criu race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl test-model test-gpu bench bench-full man site lint libraries build tool install clean
+	test-bench test-abi test-compiled test-criu race race-ranks race-others race-bench soak soak-damage soak-store soak-restart soak-elastic soak-slurm soak-node soak-layer soak-opencl soak-images test-model test-gpu bench bench-full man site lint libraries build tool install clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -315,6 +315,10 @@ soak-opencl: KILLS = 40
 soak-opencl: ## OpenCL programs in C at random moments: MOVES moves between PoCL and rusticl and two servers, KILLS kills of each process
 	$(GO) test -count=1 -timeout 0 ./test/opencl -run TestMovedAtRandom -v -args -moves $(MOVES) -move-seed $(or $(SEED),$$(date +%s))
 	$(GO) test -count=1 -timeout 0 ./test/opencl -run 'TestKilledAtRandom|TestGarbage|TestThreadsSanitized' -v -args -sanitize -kills $(KILLS) -kill-seed $(or $(SEED),$$(date +%s))
+
+soak-images: IMAGES = 300
+soak-images: ## IMAGES times for each of four OpenCL programs in C, at random moments: an image, one with a kill, and a restore, on PoCL and rusticl in turn
+	$(GO) test -count=1 -timeout 0 ./test/opencl -run TestImaged -v -args -images $(IMAGES) -pause-seed $(or $(SEED),$$(date +%s))
 
 soak-elastic: ## restarts on other numbers of ranks: all pairs up to 8, up to 4 under both MPIs, after lost nodes, random layouts
 	$(GO) test -count=1 -timeout 0 ./coordinated/jobtest -run 'TestResize$$|TestResizeUnderMPI|TestResizeAfterLoss|TestChanging|TestQuietUnderMPI' -v -args -resize-all
