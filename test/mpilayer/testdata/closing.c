@@ -1,8 +1,9 @@
 /* closing.c - with MPI_THREAD_MULTIPLE, on two ranks: a thread of each sends numbers to the other rank, and is slow on
  * its way into each call, as one that the machine has put to sleep. In a first start rank 1 asks for a final
- * checkpoint in the middle. After a restart each thread goes on from its protected number. One that was stopped between
- * a send and the change of its number sends it once more, so one number may come twice; none may be missing. While
- * hf_restore begins, another thread is in a call of MPI: messages of the checkpoint must wait for it. */
+ * checkpoint, which comes long before the last number. After a restart each thread goes on from its protected number,
+ * for some more. One that was stopped between a send and the change of its number sends it once more, so one number may
+ * come twice; none may be missing. While hf_restore begins, another thread is in a call of MPI: messages of the
+ * checkpoint must wait for it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,11 +16,12 @@
 
 #include "holdfast_mpi.h"
 
-enum { MOST = 150, CUT = 50, SLOW = 5000, PAUSE = 100 };
+enum { MOST = 1000, CUT = 50, SLOW = 5000, PAUSE = 100 };
 
 static int rank, other, restored;
 static MPI_Comm ring;
 static volatile int32_t number, want; /* to be sent next, and to come next */
+static int last = MOST;
 static atomic_int inside, handed;
 static _Thread_local int slow;
 
@@ -55,7 +57,7 @@ static _Noreturn void fail(const char *what) {
 }
 
 static void *send_numbers(void *arg) {
-	for (int n; (n = number) < MOST; number = n + 1) {
+	for (int n; (n = number) < last; number = n + 1) {
 		slow = 1;
 		MPI_Send(&n, 1, MPI_INT, other, 1, ring);
 		usleep(PAUSE);
@@ -126,8 +128,13 @@ int main(int argc, char **argv) {
 	}
 	printf("rank %d begins at number %d\n", rank, number);
 	fflush(stdout);
+	if (restored) {
+		const int first = number > want ? number : want;
+		MPI_Allreduce(&first, &last, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+		last += CUT;
+	}
 	pthread_create(&thread, NULL, send_numbers, NULL);
-	for (int asked = restored; want < MOST;) {
+	for (int asked = restored; want < last;) {
 		receive_numbers();
 		if (rank == 1 && want >= CUT && !asked) {
 			asked = raise(SIGUSR2) == 0;
