@@ -17,7 +17,7 @@ var imageRights = []struct {
 	name   string
 }{{19, "CAP_SYS_PTRACE"}, {21, "CAP_SYS_ADMIN"}, {24, "CAP_SYS_RESOURCE"}, {40, "CAP_CHECKPOINT_RESTORE"}}
 
-// lookImages checks the needs of images of OpenCL programs. status is /proc/self/status, try image.CRIU.Check.
+// lookImages checks the needs of images of OpenCL and CUDA programs. status is /proc/self/status, try image.CRIU.Check.
 func (r *report) lookImages(ctx context.Context, status string, try func(image.CRIU, context.Context) error) {
 	c, err := image.FindCRIU(ctx, "")
 	if err != nil {

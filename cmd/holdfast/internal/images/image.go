@@ -1,4 +1,5 @@
-// Package images has the verb of holdfast that takes images of OpenCL programs, and starts programs from them.
+// Package images has the verb of holdfast that takes images of OpenCL and CUDA programs, and starts programs
+// from them.
 package images
 
 import (
