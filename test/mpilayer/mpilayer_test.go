@@ -20,12 +20,13 @@ import (
 func TestDrainAtEveryCall(t *testing.T) {
 	layer := filepath.Join(installed(t), "libholdfast-mpi.so")
 	for _, l := range mpirun.Launchers() {
-		for _, program := range []struct{ name, times string }{{"inflight", "3"}, {"churn", "100"}, {"corners", "1"}} {
+		for _, program := range []struct{ name, args string }{
+			{"inflight", "3"}, {"churn", "100"}, {"corners", "1"}, {"corners", "1 threads"}} {
 			file := plain(t, l, "testdata/"+program.name+".c", "-Wno-error=stringop-overflow")
 			for _, cut := range []string{"", "1", "r3"} {
-				t.Run(l.Name+" "+program.name+" cut "+cut, func(t *testing.T) {
-					j := l.Job(3, 5*time.Minute, "env", preload(layer), "HOLDFAST_MPI_CUT="+cut, "MALLOC_PERTURB_=85",
-						file, program.times)
+				t.Run(l.Name+" "+program.name+" "+program.args+" cut "+cut, func(t *testing.T) {
+					line := []string{"env", preload(layer), "HOLDFAST_MPI_CUT=" + cut, "MALLOC_PERTURB_=85", file}
+					j := l.Job(3, 5*time.Minute, append(line, strings.Fields(program.args)...)...)
 					j.Env = yield.Env()
 					out, err := j.CombinedOutput(t.Context())
 					if err != nil || !strings.Contains(out, "failed checks: 0\n") {

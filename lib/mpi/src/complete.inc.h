@@ -314,15 +314,17 @@ static void poll_of_batch(const struct batch *b) {
 	}
 }
 
-/* file_ended reports whether a request is that of an operation on a file which the drain has brought to its end.
- * MPICH's functions that test end such a request twice, and its MPI_Waitall never returns from several of which some
- * have ended: each is ended by MPI_Wait alone, and the library is asked for the others. */
-static bool file_ended(const struct hfm_request *r) {
-	return r != NULL && r->counted && hfm_get(&hfm_files, r->comm->handle) == r->comm;
+/* ended_alone reports whether a request is that of an operation on a file which the drain has brought to its end, or a
+ * generalized one that is complete where several threads wait by tests. MPICH's functions that test end such a request
+ * twice, and its MPI_Waitall never returns from several of which some have ended: each is ended by MPI_Wait alone, and
+ * the library is asked for the others. */
+static bool ended_alone(const struct hfm_request *r) {
+	return r != NULL && r->counted &&
+		(hfm_get(&hfm_files, r->comm->handle) == r->comm || (hfm_threads && r->kind == HFM_GENERALIZED));
 }
 
 /* over reports whether the layer has ended a request. */
-static bool over(const struct hfm_request *r) { return r != NULL && (r->complete || file_ended(r)); }
+static bool over(const struct hfm_request *r) { return r != NULL && (r->complete || ended_alone(r)); }
 
 /* first_over returns the first request of a batch that is over, or -1. */
 static int first_over(const struct batch *b) {
@@ -334,8 +336,22 @@ static int first_over(const struct batch *b) {
 	return -1;
 }
 
+/* first_persistent returns the first persistent request of a batch that has ended, or -1, where several threads wait by
+ * tests: Open MPI's MPI_Testany returns no error of one, and MPI_Wait does. */
+static int first_persistent(const struct batch *b, const MPI_Request requests[]) {
+	for (int i = 0; HFM_REQUESTS_RAISE && hfm_threads && b->known != NULL && i < b->n; i++) {
+		const struct hfm_request *r = b->known[i];
+		int flag = 0;
+		if (r != NULL && persistent(r) && r->active && !r->taken_later &&
+			REAL(Request_get_status)(requests[i], &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag) {
+			return i;
+		}
+	}
+	return -1;
+}
+
 /* left_out reports whether the library is not asked for a request. */
-static bool left_out(const struct hfm_request *r) { return file_ended(r) || (r != NULL && r->taken_later); }
+static bool left_out(const struct hfm_request *r) { return ended_alone(r) || (r != NULL && r->taken_later); }
 
 /* ask returns the library's requests: those of a batch but for those left out. */
 static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
@@ -691,6 +707,7 @@ static int any_of(enum hfm_call call, int n, MPI_Request requests[], int *index,
 	}
 	for (;;) {
 		first = first_over(&b);
+		first = first < 0 && !flag ? first_persistent(&b, requests) : first;
 		if (first >= 0) {
 			*index = first;
 			done = 1;

@@ -227,15 +227,26 @@ static int C(receive_by)(
 	return rc == MPI_SUCCESS ? end_one(call, &request, NULL, status) : rc;
 }
 
+/* may_receive has the library look at the arguments of a receive: a call that sends first must not do so in vain. */
+static int C(may_receive)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm) {
+	MPI_Request request;
+	const int rc = REAL(C(Recv_init))(buf, n, type, source, tag, comm, &request);
+	return rc == MPI_SUCCESS ? REAL(Request_free)(&request) : rc;
+}
+
 /* exchange_by sends and receives by requests. */
 static int C(exchange_by)(const void *sendbuf, COUNT sends, MPI_Datatype sendtype, int dest, int sendtag, void *recvbuf,
 	COUNT receives, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm, MPI_Status *status,
 	enum hfm_call call) {
 	MPI_Request out;
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
+	int rc = C(may_receive)(recvbuf, receives, recvtype, source, recvtag, comm);
+	if (rc != MPI_SUCCESS) {
+		return rc;
+	}
 	count(sent, 1);
 	sends_lock();
-	int rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
+	rc = REAL(C(Isend))(sendbuf, sends, sendtype, dest, sendtag, comm, &out);
 	sent_one(comm_of(comm), dest, sendtag, sent, rc);
 	sends_unlock();
 	if (rc != MPI_SUCCESS) {

@@ -48,11 +48,14 @@ static int C(hfm_Isendrecv)(const void *sendbuf, COUNT sends, MPI_Datatype sendt
 	}
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	int rc = m != NULL ? C(may_receive)(recvbuf, n, type, source, tag, comm) : MPI_SUCCESS;
 	count(sent, 1);
 	sends_lock();
-	int rc = m != NULL
-		? C(send_packed)(sendbuf, sends, sendtype, dest, sendtag, comm)
-		: REAL(C(Isendrecv))(sendbuf, sends, sendtype, dest, sendtag, recvbuf, n, type, source, tag, comm, request);
+	if (m == NULL) {
+		rc = REAL(C(Isendrecv))(sendbuf, sends, sendtype, dest, sendtag, recvbuf, n, type, source, tag, comm, request);
+	} else if (rc == MPI_SUCCESS) {
+		rc = C(send_packed)(sendbuf, sends, sendtype, dest, sendtag, comm);
+	}
 	sent_one(comm_of(comm), dest, sendtag, sent, rc);
 	sends_unlock();
 	return C(isendrecv_ends)(HFM_Isendrecv, m, recvbuf, n, type, source, tag, comm, request, rc);
@@ -65,10 +68,14 @@ static int C(hfm_Isendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int d
 	}
 	uint64_t *sent = peer(hfm_sent, comm_of(comm), dest);
 	struct hfm_mail *m = mail_for(comm, source, tag, true);
+	int rc = m != NULL ? C(may_receive)(buf, n, type, source, tag, comm) : MPI_SUCCESS;
 	count(sent, 1);
 	sends_lock();
-	int rc = m != NULL ? C(send_packed)(buf, n, type, dest, sendtag, comm)
-					   : REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, tag, comm, request);
+	if (m == NULL) {
+		rc = REAL(C(Isendrecv_replace))(buf, n, type, dest, sendtag, source, tag, comm, request);
+	} else if (rc == MPI_SUCCESS) {
+		rc = C(send_packed)(buf, n, type, dest, sendtag, comm);
+	}
 	sent_one(comm_of(comm), dest, sendtag, sent, rc);
 	sends_unlock();
 	return C(isendrecv_ends)(HFM_Isendrecv_replace, m, buf, n, type, source, tag, comm, request, rc);

@@ -1,8 +1,8 @@
 /* corners.c - what programs may do with messages, and few do: errors, requests
  * that are asked, cancelled and freed, types and communicators that are freed
  * under way, absolute addresses, matched messages, generalized requests. Each
- * rank has its messages in flight before it receives them. Says how many checks
- * failed. */
+ * rank has its messages in flight before it receives them. A second argument
+ * is for MPI_THREAD_MULTIPLE. Says how many checks failed. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,7 +172,7 @@ static void errors(void) {
 /* A call with a wrong argument receives nothing. The next one gets what it
  * would have got. */
 static void wrong_arguments(void) {
-  int out[3] = {me, me + 1, me + 2}, in = -1;
+  int out[3] = {me, me + 1, me + 2}, in = -1, flag;
   MPI_Request r = MPI_REQUEST_NULL, s[3];
   MPI_Message message;
   MPI_Status st;
@@ -205,6 +205,12 @@ static void wrong_arguments(void) {
   STATUS(&st, 2, 1);
   CHECK(in == from + 2);
   MPI_Waitall(3, s, MPI_STATUSES_IGNORE);
+  CHECK(class_of(MPI_Sendrecv(out, 1, MPI_INT, to, 0, &in, 1, MPI_INT, from, -5,
+                              comm, &st)) == MPI_ERR_TAG);
+  in_flight();
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &st);
+  CHECK(!flag); /* nor did one send anything */
+  MPI_Barrier(comm);
 }
 
 /* Requests whose messages are there are asked, cancelled in vain, freed and
@@ -416,7 +422,8 @@ static void generalized(void) {
 int main(int argc, char **argv) {
   int n, all;
   MPI_Errhandler counts;
-  MPI_Init(&argc, &argv);
+  MPI_Init_thread(&argc, &argv,
+                  argc > 2 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &n);
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
   MPI_Comm_size(MPI_COMM_WORLD, &n);
   to = (me + 1) % n;
