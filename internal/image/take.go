@@ -503,7 +503,13 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	if err := r.check(); err != nil {
 		return nil, release, err
 	}
-	if err := o.CRIU.dump(dir, f.tree[0], external); err != nil {
+	err = o.CRIU.dump(dir, f.tree[0], external)
+	for _, s := range f.stills {
+		if err == nil {
+			err = s.Filled()
+		}
+	}
+	if err != nil {
 		return nil, release, err
 	}
 	if err := unchanged(dir, f.tree); err != nil {

@@ -275,10 +275,10 @@ func call(ctx context.Context, pid int) (*net.UnixConn, error) {
 // ask gives the answer to one question.
 func ask(c net.Conn, pid int, a Ask) (answer Answer, err error) {
 	a.Version = doorVersion
-	if err := json.NewEncoder(c).Encode(a); err != nil {
-		return answer, err
+	if err = json.NewEncoder(c).Encode(a); err == nil {
+		err = json.NewDecoder(c).Decode(&answer)
 	}
-	if err := json.NewDecoder(c).Decode(&answer); err != nil {
+	if err != nil {
 		return Answer{}, fmt.Errorf("the command that serves process %d has ended, or refuses: only its user and root "+
 			"may have it paused: %w", pid, err)
 	}

@@ -175,16 +175,19 @@ func (s *Server) queues() (list []*queue) {
 	return list
 }
 
-// hold pauses the program: its commands are complete, or wait for a user event; its objects are in memory, besides on
-// the devices. After an error it goes on.
-func (s *Server) hold(wait time.Duration, sum bool) (*kept, error) {
+// hold pauses the program: its commands are complete, or wait for a user event. Its objects are in memory, besides on
+// the devices, once their contents are: with whole they are now, else fill brings them. After an error it goes on.
+func (s *Server) hold(wait time.Duration, whole bool) (*kept, error) {
 	k, err := newKept(s.contentBytes()) // while it runs
 	if err != nil {
 		return nil, err
 	}
 	k.since = time.Now()
 	if err = s.quiet(wait); err == nil {
-		if err = s.keep(k, sum); err != nil {
+		if err = s.keep(k); err == nil && whole {
+			err = k.fill(true)
+		}
+		if err != nil {
 			s.goOn()
 		}
 	}

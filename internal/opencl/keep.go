@@ -25,6 +25,9 @@ type kept struct {
 	contents int64
 	room     []byte    // mapped memory of the file
 	since    time.Time // the program's calls wait from then on
+
+	// fill copies the contents from the devices, and writes the rest. It sums them up or does not.
+	fill func(sum bool) error
 }
 
 // newKept makes memory for n bytes of contents.
@@ -228,8 +231,8 @@ func (s *Server) contentBytes() (n int64) {
 	return n
 }
 
-// keep takes the state of all objects, with a sum of their contents or without.
-func (s *Server) keep(k *kept, sum bool) error {
+// keep takes the state of all objects, but for their contents.
+func (s *Server) keep(k *kept) error {
 	if err := s.holdable(); err != nil {
 		return err
 	}
@@ -242,7 +245,7 @@ func (s *Server) keep(k *kept, sum bool) error {
 	if err := c.describe(w); err != nil {
 		return err
 	}
-	return c.write(w, k, sum)
+	return c.place(w, k)
 }
 
 // describe fills in all but the contents.
@@ -401,8 +404,8 @@ const page = 4096
 // pages are the bytes that the contents of a memory object take in the file.
 func pages(m *mem) int64 { return (int64(m.bytes()) + page - 1) &^ (page - 1) }
 
-// write writes the file: the contents go from the devices into it without another copy.
-func (c *collector) write(w *world, k *kept, sum bool) error {
+// place gives the contents their places in the file.
+func (c *collector) place(w *world, k *kept) error {
 	var at int64
 	for i, o := range w.Objects {
 		if m := c.mems[o.ID]; m != nil && m.root == m {
@@ -412,9 +415,12 @@ func (c *collector) write(w *world, k *kept, sum bool) error {
 	}
 	k.contents = at
 	w.End = at
-	if err := k.grow(at); err != nil {
-		return err
-	}
+	k.fill = func(sum bool) error { return c.write(w, k, sum) }
+	return k.grow(at)
+}
+
+// write writes the file: the contents go from the devices into it without another copy.
+func (c *collector) write(w *world, k *kept, sum bool) error {
 	for _, o := range w.Objects {
 		if o.Bytes == 0 {
 			continue
@@ -424,7 +430,7 @@ func (c *collector) write(w *world, k *kept, sum bool) error {
 		}
 	}
 	if sum {
-		n := crc32.Checksum(k.room[:at], castagnoli)
+		n := crc32.Checksum(k.room[:w.End], castagnoli)
 		w.Sum = &n
 	}
 	return k.describe(w)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
@@ -27,9 +28,9 @@ type Still struct {
 	Bytes   int64     // of contents that went from the devices
 	Since   time.Time // its calls wait from then on
 
-	// Control is the command's end of the control connection. State has the objects; Resume reads it. Ring and Areas
-	// are memory that the program has mapped, and Connections the command's ends of these. The caller must take
-	// nothing from the sockets.
+	// Control is the command's end of the control connection. State has the objects, once Filled has returned; Resume
+	// reads it. Ring and Areas are memory that the program has mapped, and Connections the command's ends of these. The
+	// caller must take nothing from the sockets.
 	Control, State, Ring *os.File
 	Areas, Connections   []*os.File
 
@@ -109,6 +110,12 @@ func closeAll(files []*os.File) {
 	}
 }
 
+// Filled returns when State is whole. The contents come from the devices while the caller looks at the process.
+func (s *Still) Filled() error {
+	_, err := ask(s.conn, s.PID, Ask{Do: "fill"})
+	return err
+}
+
 // GoOn has the program go on.
 func (s *Still) GoOn() error {
 	_, err := ask(s.conn, s.PID, Ask{Do: "resume"})
@@ -164,11 +171,20 @@ func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 		_ = json.NewEncoder(c).Encode(Answer{State: answer.State, Error: err.Error()}) // the caller may have gone
 		return
 	}
-	if err = errors.Join(s.heard(wait), s.stop(wait)); err == nil {
-		err = s.serveFiles(c, asks, answer)
-		start(s.pid)
-	}
 	k := s.door.paused
+	if err = errors.Join(s.heard(wait), s.stop(wait)); err == nil {
+		fill := sync.OnceValue(func() error { return k.fill(false) })
+		go func() { _ = fill() }() // the next call has its error
+		err = s.serveFiles(c, asks, answer, fill)
+		if e := fill(); err == nil { // the devices are read until then
+			err = e
+		}
+		if err == nil { // CRIU has ended
+			_ = unix.Kill(s.pid, unix.SIGCONT) // it may have been killed
+		} else {
+			start(s.pid)
+		}
+	}
 	s.door.paused = nil
 	if s.gone(0) {
 		s.finish(nil)
@@ -182,8 +198,9 @@ func (s *Server) lend(c *net.UnixConn, asks *json.Decoder, a Ask) {
 	_ = k.close()                         // it was only read; to unmap much takes long
 }
 
-// serveFiles gives the visitor the program's files, and returns when it wants the program to go on, or has gone.
-func (s *Server) serveFiles(c *net.UnixConn, asks *json.Decoder, answer Answer) error {
+// serveFiles gives the visitor the program's files, of which fill completes the state. It returns when the visitor
+// wants the program to go on, or has gone.
+func (s *Server) serveFiles(c *net.UnixConn, asks *json.Decoder, answer Answer, fill func() error) error {
 	files, areas, release, err := s.files()
 	defer release()
 	if err != nil {
@@ -200,7 +217,18 @@ func (s *Server) serveFiles(c *net.UnixConn, asks *json.Decoder, answer Answer) 
 		if err := asks.Decode(&a); err != nil {
 			return fmt.Errorf("who took an image has ended: %w", err)
 		}
-		if a.Do != "files" {
+		switch a.Do {
+		case "files":
+		case "fill":
+			err := fill()
+			if err == nil {
+				err = json.NewEncoder(c).Encode(Answer{State: "paused"})
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		default:
 			return nil
 		}
 		n := min(len(files), filesAtOnce)

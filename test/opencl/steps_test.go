@@ -45,7 +45,7 @@ var takeSteps = []step{
 	{"ends", "command" + inCRIU, "openat", 1, "stats-dump", "", true},
 	{"saves", "helper", "memfd_create", 1, "", "", false},
 	{"stops it", "helper", "kill", 1, "", "", false},
-	{"has it go on", "helper", "openat", 1, "/proc/PID/status", "", false},
+	{"has it go on", "helper", "ppoll", 1, "", "", false},
 	{"makes the epoch", "command", "mkdirat", 1, "IMAGES/EPOCH", "", true},
 	{"puts the shard", "command", "renameat", 1, "IMAGES/EPOCH/rank-000000.shard", "", true},
 	{"commits", "command", "renameat", 1, "IMAGES/EPOCH/manifest", "", true},
