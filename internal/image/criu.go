@@ -76,7 +76,7 @@ func (c CRIU) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err = c.dump(dir, p.PID(), nil); err != nil {
+	if err = c.dump(dir, p.PID(), nil, nil); err != nil {
 		return err
 	}
 	cancel()
@@ -94,13 +94,15 @@ func (c CRIU) try(ctx context.Context) error {
 const ghostLimit = "1G"
 
 // dump has CRIU write the images of a process into a folder. It is left alone when this command is interrupted: a
-// process that it has in its hands would not survive its end.
-func (c CRIU) dump(dir string, pid int, sockets []uint64) error {
+// process that it has in its hands would not survive its end. It has the files open meanwhile.
+func (c CRIU) dump(dir string, pid int, sockets []uint64, with []*os.File) error {
 	args := []string{"dump", "--leave-running", "--ghost-limit", ghostLimit, "--tree", strconv.Itoa(pid)}
 	for _, s := range sockets {
 		args = append(args, "--external", fmt.Sprintf("unix[%d]", s))
 	}
-	return c.command(dir, args).run()
+	d := c.command(dir, args)
+	d.files = with
+	return d.run()
 }
 
 // command is one of CRIU's on a folder.

@@ -3,6 +3,7 @@ package image
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -45,8 +46,7 @@ const (
 
 // guarded runs the command in a guard. The processes that it makes are stopped.
 func (c *command) guarded(self []string, tree []int) (g *guard, err error) {
-	numbers := strings.ReplaceAll(strings.Trim(fmt.Sprint(tree), "[]"), " ", ",")
-	args := append(append(self[1:len(self):len(self)], numbers, c.dir, c.Path), c.args...)
+	args := append(append(self[1:len(self):len(self)], listed(tree), c.dir, c.Path), c.args...)
 	g = &guard{tree: tree, process: -1}
 	in, to, err := os.Pipe()
 	if err != nil {
@@ -119,10 +119,10 @@ const GuardVerb = "image-guard"
 
 // Guard runs CRIU for the process that has started this one. That process then has the program continue. If it ends
 // before, Guard kills the program and removes its folder. args are the process IDs of the program, the folder, and the
-// command.
+// command. With fewer it is a waker: args are process IDs, and the GPUs that they get.
 func Guard(args []string) error {
-	if len(args) < 4 {
-		return errors.New("a guard needs a process ID, a folder and a command")
+	if len(args) != 2 && len(args) < 4 {
+		return errors.New("a guard needs a process ID, a folder and a command, or GPUs")
 	}
 	var tree []int
 	for number := range strings.SplitSeq(args[0], ",") {
@@ -133,6 +133,9 @@ func Guard(args []string) error {
 		tree = append(tree, pid)
 	}
 	in, out := os.NewFile(guardIn, "in"), os.NewFile(guardOut, "out")
+	if len(args) == 2 {
+		return wakeThen(in, tree, args[1])
+	}
 	c := &command{CRIU: CRIU{Path: args[2]}, dir: args[1], args: args[3:]}
 	for range countInherited(args) {
 		c.files = append(c.files, os.NewFile(uintptr(guardFiles+len(c.files)), "program's end"))
@@ -175,6 +178,57 @@ func Guard(args []string) error {
 		return await(tree[0])
 	}
 	return errors.Join(made.signal(unix.SIGKILL), os.RemoveAll(c.dir))
+}
+
+// listed writes numbers as Guard reads them.
+func listed(numbers []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ",")
+}
+
+// waker is a process that has paused programs that use CUDA go on if this one is killed, and CRIU has ended.
+type waker struct {
+	cmd *child.Process
+	to  *os.File // CRIU has it, too
+}
+
+func startWaker(self string, cuda []int, gpu string) (*waker, error) {
+	in, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	cmd := exec.Command(self, GuardVerb, listed(cuda), gpu)
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{in}, os.Stderr
+	w := &waker{to: to}
+	if w.cmd, err = child.Start(cmd); err != nil {
+		return nil, errors.Join(err, to.Close())
+	}
+	return w, nil
+}
+
+// leave ends it: the programs are as they are to be.
+func (w *waker) leave() {
+	if w == nil {
+		return
+	}
+	_, _ = fmt.Fprintln(w.to, goLine) // it may have been killed
+	_ = w.to.Close()
+	_ = w.cmd.Wait()
+}
+
+// wakeThen is a waker's work.
+func wakeThen(in *os.File, cuda []int, gpu string) (err error) {
+	if line, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(line) == goLine {
+		return nil
+	}
+	for _, pid := range cuda {
+		e := resume(context.Background(), []int{pid}, gpu)
+		_, ended := os.Stat(proc(pid, "exe"))
+		if ended == nil && !errors.Is(e, pause.ErrNotPaused) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 // killChildren kills and reaps children of this process, and what they leave: the leftovers of a CRIU that was killed.

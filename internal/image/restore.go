@@ -156,6 +156,13 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	if err := r.allowed(&o); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
+	if r.Resume {
+		w, err := startWaker(o.Self, r.CUDA, o.GPU)
+		if err != nil {
+			return p, err
+		}
+		defer w.leave()
+	}
 	p.Guard, err = r.start(o, dir, files, func(to *os.File, program int) error {
 		err := feed(ctx, sh, stateOf(program), to)
 		if err != nil && ctx.Err() == nil {
@@ -177,14 +184,7 @@ func (r *record) wake(ctx context.Context, o RestoreOptions, guard *child.Proces
 		return err
 	}
 	defer f.close()
-	var to *pause.Moves
-	if o.GPU != "" {
-		to, err = pause.ParseMoves(ctx, o.GPU)
-	}
-	if err == nil {
-		err = resume(r.CUDA, to)
-	}
-	if err != nil {
+	if err = resume(ctx, r.CUDA, o.GPU); err != nil {
 		err = errors.Join(fmt.Errorf("it was ended, as it cannot have its GPU: %w", err), f.end())
 		if guard != nil {
 			_ = guard.Wait() // it ends with the program

@@ -32,6 +32,7 @@ type Options struct {
 	Kill bool          // the program ends with its image
 	Wait time.Duration // for its commands
 	CRIU CRIU
+	Self string // program whose command GuardVerb runs Guard
 
 	KeepEvery    int           // one of KeepEvery images is never removed; 0: none
 	KeepInterval time.Duration // one is never removed each time that this has passed
@@ -133,7 +134,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	}
 	defer f.close()
 	defer func() { err = errors.Join(err, f.wake()) }() // after an error
-	if err := f.stop(ctx, served, cuda, o.Wait); err != nil {
+	if err := f.stop(ctx, served, cuda, &o); err != nil {
 		return t, err
 	}
 	began := f.since
@@ -345,6 +346,7 @@ type family struct {
 	stills []*opencl.Still
 	cuda   []int // those that use CUDA: they are paused
 	asleep bool  // for this image; false: they were paused before, and stay so
+	waker  *waker
 	since  time.Time
 }
 
@@ -363,12 +365,12 @@ func hold(tree []int) (*family, error) {
 }
 
 // stop has all that use OpenCL or CUDA stand still.
-func (f *family) stop(ctx context.Context, served, cuda []int, wait time.Duration) error {
-	if err := f.rest(ctx, cuda, wait); err != nil {
+func (f *family) stop(ctx context.Context, served, cuda []int, o *Options) error {
+	if err := f.rest(ctx, cuda, o); err != nil {
 		return err
 	}
 	for _, pid := range served {
-		s, err := opencl.Stop(ctx, pid, wait)
+		s, err := opencl.Stop(ctx, pid, o.Wait)
 		if err != nil {
 			if len(f.tree) > 1 {
 				err = fmt.Errorf("process %d (%s): %w", pid, pause.ProgramOf(pid), err)
@@ -385,7 +387,7 @@ func (f *family) stop(ctx context.Context, served, cuda []int, wait time.Duratio
 
 // rest pauses those that use CUDA. The memory of their devices is their own then, and they have no connection to this
 // command.
-func (f *family) rest(ctx context.Context, cuda []int, wait time.Duration) error {
+func (f *family) rest(ctx context.Context, cuda []int, o *Options) error {
 	if len(cuda) == 0 {
 		return nil
 	}
@@ -399,7 +401,10 @@ func (f *family) rest(ctx context.Context, cuda []int, wait time.Duration) error
 	if err != nil || !slices.ContainsFunc(list, func(p pause.Program) bool { return p.State != "paused" }) {
 		return err
 	}
-	if err := g.Pause(ctx, wait); err != nil {
+	if f.waker, err = startWaker(o.Self, cuda, ""); err != nil {
+		return err
+	}
+	if err := g.Pause(ctx, o.Wait); err != nil {
 		return err
 	}
 	var longest float64
@@ -416,15 +421,29 @@ func (f *family) wake() error {
 		return nil
 	}
 	f.asleep = false
-	if err := resume(f.cuda, nil); err != nil {
+	err := resume(context.Background(), f.cuda, "")
+	f.rouse()
+	if err != nil {
 		return fmt.Errorf("it stays paused, holdfast resume may have it go on: %w", err)
 	}
 	return nil
 }
 
-// resume has paused programs that use CUDA take their devices again, or others.
-func resume(cuda []int, to *pause.Moves) error {
-	g, err := pause.Open(context.Background(), cuda)
+// rouse ends the waker: the programs go on, or have ended.
+func (f *family) rouse() {
+	f.waker.leave()
+	f.waker = nil
+}
+
+// resume has paused programs that use CUDA take their devices again, or those that pause.ParseMoves takes.
+func resume(ctx context.Context, cuda []int, gpu string) (err error) {
+	var to *pause.Moves
+	if gpu != "" {
+		if to, err = pause.ParseMoves(ctx, gpu); err != nil {
+			return err
+		}
+	}
+	g, err := pause.Open(context.WithoutCancel(ctx), cuda)
 	if err == nil {
 		defer g.Close()
 		err = g.Resume(to)
@@ -460,6 +479,7 @@ func (f *family) signal(s unix.Signal) (err error) {
 }
 
 func (f *family) close() {
+	f.rouse()
 	for _, s := range f.stills {
 		s.Close()
 	}
@@ -503,7 +523,11 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	if err := r.check(); err != nil {
 		return nil, release, err
 	}
-	err = o.CRIU.dump(dir, f.tree[0], external)
+	var with []*os.File
+	if f.waker != nil {
+		with = []*os.File{f.waker.to}
+	}
+	err = o.CRIU.dump(dir, f.tree[0], external, with)
 	for _, s := range f.stills {
 		if err == nil {
 			err = s.Filled()

@@ -223,7 +223,8 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 	began := time.Now()
 	m.tell.turn("capturing")
 	t, err = image.Take(s.ctx, m.pid, image.Options{Dir: m.opt.Dir, Keep: cmp.Or(o.Keep, 2), KeepEvery: o.KeepEvery,
-		KeepInterval: o.KeepInterval, Kill: final, Wait: m.opt.Wait, CRIU: m.opt.CRIU, Command: m.run.opt.Command})
+		KeepInterval: o.KeepInterval, Kill: final, Wait: m.opt.Wait, CRIU: m.opt.CRIU, Self: m.opt.Self,
+		Command: m.run.opt.Command})
 	if err == nil || s.ctx.Err() == nil {
 		m.tell.taken(t, began, final, err)
 	}

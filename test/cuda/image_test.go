@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -68,12 +70,51 @@ func (w way) startImaged(t *testing.T, program string, args ...string) *imaged {
 	return p
 }
 
+// tool returns the command holdfast.
+var tool = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(built.dir, "holdfast")
+	return path, run([]string{"go", "build", "-o", path, "../../cmd/holdfast"})
+})
+
 // take takes an image.
 func (p *imaged) take(t *testing.T, kill bool) error {
 	t.Helper()
-	_, err := image.Take(t.Context(), p.pid(), image.Options{Dir: filepath.Join(p.dir, "images"), Keep: 2, Kill: kill,
-		Wait: patience, CRIU: p.criu})
+	holdfast, err := tool()
+	if err == nil {
+		_, err = image.Take(t.Context(), p.pid(), image.Options{Dir: filepath.Join(p.dir, "images"), Keep: 2,
+			Kill: kill, Wait: patience, CRIU: p.criu, Self: holdfast})
+	}
 	return err
+}
+
+// killed has the command take an image, and kills it before or after CRIU does its part, which ends then.
+func (p *imaged) killed(t *testing.T, holdfast, when string) {
+	t.Helper()
+	inDir := func(name string) string { return filepath.Join(p.dir, name+"-"+when) }
+	there := func(name string) bool { _, err := os.Stat(inDir(name)); return err == nil }
+	await := "echo >" + inDir("reached") + "; until [ -e " + inDir("over") + " ]; do sleep 0.01; done\n"
+	dump := p.criu.Path + " \"$@\"\n"
+	script := map[string]string{"before": await + "exec " + dump, "after": dump + await}[when]
+	if err := os.WriteFile(inDir("criu"), []byte("#!/bin/sh\n[ $1 = dump ] || exec "+dump+script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(holdfast, "image", strconv.Itoa(p.pid()), "--dir", filepath.Join(p.dir, "images"), "--criu",
+		inDir("criu"))
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for !there("reached") {
+		time.Sleep(time.Millisecond)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	if p.used(t, 0) != 0 {
+		t.Errorf("%s: it goes on while CRIU has it", when)
+	}
+	if err := os.WriteFile(inDir("over"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.launches(t, p.used(t, 8)+1) // it goes on
 }
 
 // kill ends the program.
@@ -101,11 +142,15 @@ func (p *imaged) gone(t *testing.T) {
 	}
 }
 
-// restore starts it from its newest image, by the command.
+// restore starts it from its newest image, by the command, and that by another one with arguments of its own.
 func (p *imaged) restore(holdfast string, args ...string) error {
-	args = append([]string{"image", "--restore", "--truncate", "--criu", p.criu.Path, "--dir",
-		filepath.Join(p.dir, "images")}, args...)
-	out, err := exec.Command(holdfast, args...).CombinedOutput()
+	return p.restoreBy([]string{holdfast}, args...)
+}
+
+func (p *imaged) restoreBy(line []string, args ...string) error {
+	line = append(append(line, "image", "--restore", "--truncate", "--criu", p.criu.Path, "--dir",
+		filepath.Join(p.dir, "images")), args...)
+	out, err := exec.Command(line[0], line[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -128,15 +173,16 @@ func (p *imaged) ends(t *testing.T, want ran) {
 // TestImage: a program goes on after an image, and is started again from it after its death, on its own GPU or another
 // one. One that is paused stays so.
 func TestImage(t *testing.T) {
-	holdfast := filepath.Join(t.TempDir(), "holdfast")
-	if out, err := exec.Command("go", "build", "-o", holdfast, "../../cmd/holdfast").CombinedOutput(); err != nil {
-		t.Fatal(err, string(out))
+	holdfast, err := tool()
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := alone().run(t, linked, longProgram...)
 	for _, arena := range []string{"on", "off"} {
 		t.Run("arena "+arena, func(t *testing.T) {
 			p := twoGPUs(t).with("HOLDFAST_CUDA_ARENA="+arena).startImaged(t, linked, longProgram...)
-			for n := range 2 {
+			for n, when := range []string{"before", "after"} {
+				p.killed(t, holdfast, when)
 				if err := p.take(t, false); err != nil {
 					t.Fatal(err)
 				}
@@ -184,7 +230,13 @@ func TestImage(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		p.gone(t)
-		if err := p.restore(holdfast); err != nil {
+		if _, err := exec.LookPath("strace"); err == nil { // a command that is killed before it resumes the program
+			err = p.restoreBy([]string{"strace", "-D", "-qq", "-f", "-b", "execve", "-e", "trace=connect", "-e",
+				"inject=connect:signal=SIGKILL:when=1", holdfast})
+			if err == nil || !strings.HasPrefix(err.Error(), "signal: killed") {
+				t.Errorf("got %v", err)
+			}
+		} else if err := p.restore(holdfast); err != nil {
 			t.Fatal(err)
 		}
 		p.ends(t, want)

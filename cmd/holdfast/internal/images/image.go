@@ -119,6 +119,9 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 		pid = all[0]
 	}
 	o.take.Dir = o.dir
+	if o.take.Self, err = os.Executable(); err != nil {
+		return err
+	}
 	program := pause.ProgramOf(pid) // which may end
 	t, err := image.Take(cmd.Context(), pid, o.take)
 	if err != nil {
