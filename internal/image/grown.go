@@ -3,7 +3,9 @@ package image
 import (
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +27,58 @@ func (f *file) now() int64 {
 		return f.Bytes
 	}
 	return st.Size()
+}
+
+// rest is what was behind the length that a file is to have, in a file without a name.
+type rest struct {
+	file
+	kept *os.File
+}
+
+// behind keeps what files have behind the length that they had.
+func behind(files []file) (list []rest, err error) {
+	defer func() {
+		if err != nil {
+			for _, r := range list {
+				_ = r.kept.Close() // nothing has been cut
+			}
+			list = nil
+		}
+	}()
+	for _, f := range files {
+		from, e := os.Open(f.Path)
+		if e != nil {
+			return list, e
+		}
+		defer from.Close()
+		kept, e := os.CreateTemp(filepath.Dir(f.Path), ".holdfast-")
+		if e != nil {
+			return list, e
+		}
+		list = append(list, rest{f, kept})
+		_, err = from.Seek(f.Bytes, io.SeekStart)
+		if err = errors.Join(err, os.Remove(kept.Name())); err == nil {
+			_, err = io.Copy(kept, from)
+		}
+		if err != nil {
+			return list, err
+		}
+	}
+	return list, nil
+}
+
+// back gives a file all that it had.
+func (r *rest) back() error {
+	to, err := os.OpenFile(r.Path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, e := r.kept.Seek(0, io.SeekStart)
+	_, at := to.Seek(r.Bytes, io.SeekStart)
+	if err = errors.Join(e, at, to.Truncate(r.Bytes)); err == nil {
+		_, err = io.Copy(to, r.kept)
+	}
+	return errors.Join(err, to.Close())
 }
 
 // shorten gives files the length that they had.

@@ -156,6 +156,11 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	if err := r.allowed(&o); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
+	if o.GPU != "" {
+		if _, err := pause.ParseMoves(ctx, o.GPU); err != nil {
+			return p, err
+		}
+	}
 	if r.Resume {
 		w, err := startWaker(o.Self, r.CUDA, o.GPU)
 		if err != nil {
@@ -163,7 +168,8 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		}
 		defer w.leave()
 	}
-	p.Guard, err = r.start(o, dir, files, func(to *os.File, program int) error {
+	var cut []rest
+	p.Guard, cut, err = r.start(o, dir, files, func(to *os.File, program int) error {
 		err := feed(ctx, sh, stateOf(program), to)
 		if err != nil && ctx.Err() == nil {
 			err = &damagedError{e, err}
@@ -172,6 +178,12 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	})
 	if err == nil && r.Resume {
 		err = r.wake(ctx, o, p.Guard)
+	}
+	for _, c := range cut {
+		if err != nil { // as if nothing had been tried
+			err = errors.Join(err, c.back())
+		}
+		_ = c.kept.Close() // it was read
 	}
 	return p, err
 }
@@ -465,9 +477,9 @@ func newer(a, than string) bool {
 }
 
 // start has CRIU make the process, which is stopped at first, and the helper its objects. state passes on that of a
-// program.
+// program. It keeps what is cut from files for the case that the program cannot have its GPU.
 func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.File,
-	state func(to *os.File, program int) error) (guard *child.Process, err error) {
+	state func(to *os.File, program int) error) (guard *child.Process, kept []rest, err error) {
 	var cut []file
 	ends := map[string]int64{} // of files that have grown
 	for _, f := range r.Files {
@@ -481,7 +493,7 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		}
 	}
 	if err := lengthen(filepath.Join(dir, filesImage), ends); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var ours []*os.File
 	defer func() { closeAll(ours) }() // the helper and the process have theirs
@@ -505,13 +517,13 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c := o.CRIU.command(dir, args)
 	c.files = programs
 	g, err := c.guarded([]string{o.Self, GuardVerb}, r.Tree)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	line := goLine
 	if o.Stay {
@@ -528,11 +540,16 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 		area := func(k int) *os.File { return sections[areaOf(i, k)] }
 		state := func(to *os.File) error { return state(to, i) }
 		if err := p.attach(o, r.user(), programs[:n], helpers[:n], state, area); err != nil {
-			return guard, err
+			return guard, nil, err
 		}
 		programs, helpers = programs[n:], helpers[n:]
 	}
-	return guard, shorten(cut) // nothing is cut for a restore that fails
+	if r.Resume {
+		if kept, err = behind(cut); err != nil {
+			return guard, kept, err
+		}
+	}
+	return guard, kept, shorten(cut) // nothing is cut for a restore that fails
 }
 
 // attach starts the helper of a program that CRIU has made. programs and helpers are the ends of its sockets.

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -225,11 +226,19 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.gone(t)
-		err := p.restore(holdfast, "--gpu", "GPU-fafafafa-fafa-fafa-fafa-fafafafafa09")
+		before, err := os.ReadFile(filepath.Join(p.dir, "out"))
+		before = append(before, "what somebody has written since"...)
+		if err := errors.Join(err, os.WriteFile(filepath.Join(p.dir, "out"), before, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		err = p.restore(holdfast, "--gpu", "GPU-fafafafa-fafa-fafa-fafa-fafafafafa09")
 		if err == nil || !strings.Contains(err.Error(), "it was ended, as it cannot have its GPU") {
 			t.Errorf("got %v", err)
 		}
 		p.gone(t)
+		if after, err := os.ReadFile(filepath.Join(p.dir, "out")); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("the program's output is cut: %q, want %q, %v", after, before, err)
+		}
 		if _, err := exec.LookPath("strace"); err == nil { // a command that is killed before it resumes the program
 			err = p.restoreBy([]string{"strace", "-D", "-qq", "-f", "-b", "execve", "-e", "trace=connect", "-e",
 				"inject=connect:signal=SIGKILL:when=1", holdfast})
