@@ -191,14 +191,15 @@ type waker struct {
 	to  *os.File // CRIU has it, too
 }
 
-func startWaker(self string, cuda []int, gpu string) (*waker, error) {
+// startWaker starts one, which has a lock, or none, until it ends.
+func startWaker(self string, cuda []int, gpu string, locked *os.File) (*waker, error) {
 	in, to, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
 	cmd := exec.Command(self, GuardVerb, listed(cuda), gpu)
-	cmd.ExtraFiles, cmd.Stderr = []*os.File{in}, os.Stderr
+	cmd.ExtraFiles, cmd.Stderr = []*os.File{in, locked}, os.Stderr
 	w := &waker{to: to}
 	if w.cmd, err = child.Start(cmd); err != nil {
 		return nil, errors.Join(err, to.Close())

@@ -162,7 +162,7 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		}
 	}
 	if r.Resume {
-		w, err := startWaker(o.Self, r.CUDA, o.GPU)
+		w, err := startWaker(o.Self, r.CUDA, o.GPU, nil)
 		if err != nil {
 			return p, err
 		}

@@ -52,7 +52,8 @@ type Taken struct {
 // work is the folder in a directory of images in which CRIU writes. Leftovers of a killed command are removed.
 const work = "criu.part"
 
-// lockFile is in a directory of images. Its lock is that of the command to which the folder belongs.
+// lockFile is in a directory of images. Its lock is that of the command to which the folder belongs, of its CRIU and of
+// its waker: they are at work for some time after the command is killed.
 const lockFile = "criu.lock"
 
 // jobPrefix begins the names of jobs whose epochs are images.
@@ -118,11 +119,11 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	t.Epoch = last + 1
-	unlock, err := lock(ctx, filepath.Join(o.Dir, lockFile))
+	locked, err := lock(ctx, filepath.Join(o.Dir, lockFile))
 	if err != nil {
 		return t, err
 	}
-	defer unlock()
+	defer locked.Close()
 	dir := filepath.Join(o.Dir, work)
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return t, err
@@ -132,6 +133,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if err != nil {
 		return t, err
 	}
+	f.locked = locked
 	defer f.close()
 	defer func() { err = errors.Join(err, f.wake()) }() // after an error
 	if err := f.stop(ctx, served, cuda, &o); err != nil {
@@ -170,8 +172,8 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	return t, errors.Join(err, perr)
 }
 
-// lock waits until no other command has a lock. It is free when this process ends.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
+// lock waits until no other process has a lock. It is free when this process has ended, and those that it gives it to.
+func lock(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -187,12 +189,10 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	unlock = func() { _ = f.Close() } // nothing was written
 	if err != nil {
-		unlock()
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
-	return unlock, nil
+	return f, nil
 }
 
 // Outside reports whether the session of a process, 0 for this one, began outside of this PID namespace.
@@ -347,6 +347,7 @@ type family struct {
 	cuda   []int // those that use CUDA: they are paused
 	asleep bool  // for this image; false: they were paused before, and stay so
 	waker  *waker
+	locked *os.File
 	since  time.Time
 }
 
@@ -401,7 +402,7 @@ func (f *family) rest(ctx context.Context, cuda []int, o *Options) error {
 	if err != nil || !slices.ContainsFunc(list, func(p pause.Program) bool { return p.State != "paused" }) {
 		return err
 	}
-	if f.waker, err = startWaker(o.Self, cuda, ""); err != nil {
+	if f.waker, err = startWaker(o.Self, cuda, "", f.locked); err != nil {
 		return err
 	}
 	if err := g.Pause(ctx, o.Wait); err != nil {
@@ -523,9 +524,9 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	if err := r.check(); err != nil {
 		return nil, release, err
 	}
-	var with []*os.File
+	with := []*os.File{f.locked}
 	if f.waker != nil {
-		with = []*os.File{f.waker.to}
+		with = append(with, f.waker.to)
 	}
 	err = o.CRIU.dump(dir, f.tree[0], external, with)
 	for _, s := range f.stills {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,11 +89,11 @@ func (p *imaged) take(t *testing.T, kill bool) error {
 	return err
 }
 
-// killed has the command take an image, and kills it before or after CRIU does its part, which ends then.
+// killed has the command take an image, and kills it before or after CRIU does its part. The next command waits for
+// the end of that CRIU, and finds the program as it was.
 func (p *imaged) killed(t *testing.T, holdfast, when string) {
 	t.Helper()
 	inDir := func(name string) string { return filepath.Join(p.dir, name+"-"+when) }
-	there := func(name string) bool { _, err := os.Stat(inDir(name)); return err == nil }
 	await := "echo >" + inDir("reached") + "; until [ -e " + inDir("over") + " ]; do sleep 0.01; done\n"
 	dump := p.criu.Path + " \"$@\"\n"
 	script := map[string]string{"before": await + "exec " + dump, "after": dump + await}[when]
@@ -104,18 +105,38 @@ func (p *imaged) killed(t *testing.T, holdfast, when string) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for !there("reached") {
+	for _, err := os.Stat(inDir("reached")); err != nil; _, err = os.Stat(inDir("reached")) {
 		time.Sleep(time.Millisecond)
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
+	next := make(chan error, 1)
+	go func() { next <- p.take(t, false) }()
+	for !hasOpen(t, "criu.lock") {
+		time.Sleep(time.Millisecond)
+	}
 	if p.used(t, 0) != 0 {
 		t.Errorf("%s: it goes on while CRIU has it", when)
 	}
 	if err := os.WriteFile(inDir("over"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p.launches(t, p.used(t, 8)+1) // it goes on
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
+}
+
+// hasOpen reports whether this process has a file of that name open.
+func hasOpen(t *testing.T, name string) bool {
+	t.Helper()
+	list, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(list, func(fd string) bool {
+		to, _ := os.Readlink(fd) // it may be closed
+		return filepath.Base(to) == name
+	})
 }
 
 // kill ends the program.
@@ -184,9 +205,6 @@ func TestImage(t *testing.T) {
 			p := twoGPUs(t).with("HOLDFAST_CUDA_ARENA="+arena).startImaged(t, linked, longProgram...)
 			for n, when := range []string{"before", "after"} {
 				p.killed(t, holdfast, when)
-				if err := p.take(t, false); err != nil {
-					t.Fatal(err)
-				}
 				p.launches(t, p.used(t, 8)+1) // it goes on
 				p.kill(t)
 				var on []string
