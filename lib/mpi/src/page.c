@@ -237,16 +237,15 @@ uint64_t hfm_claim(const char *parent) {
 
 uint64_t hfm_claim_group(const char *begin, const char *end) {
 	const size_t n = strlen(begin);
+	uint64_t first = 0;
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
 		char *rest;
 		if (strncmp(r->name, begin, n) == 0) {
 			const uint64_t number = strtoull(r->name + n, &rest, 10);
-			if (strcmp(rest, end) == 0) {
-				return number;
-			}
+			first = strcmp(rest, end) == 0 && (first == 0 || number < first) ? number : first;
 		}
 	}
-	return 0;
+	return first;
 }
 
 static void read_comm(struct reading *r) {
