@@ -13,10 +13,10 @@
 #include "holdfast_mpi.h"
 
 enum { COMMS = 5, TAGS = 4, MOST = 4000, LARGE = 20000, RANKS = 8, SPREAD = 6, SHAPES = 6, STEPS = 100 };
-enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE };
-enum { START = FREE + 1, END, FENCE, END_FENCE, WRITE_ROW, WAIT_ROW, READ_ROW, CHECK_ROW };
-enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SEND_KINDS };
-enum { RECV, IRECV, PROBE, MPROBE, RECV_INIT, POLL, WAITANY, RECV_KINDS };
+enum { NEW, POST, SEND, RECEIVE, WAIT_SEND, COLLECTIVE, FREE, EXCHANGE };
+enum { START = EXCHANGE + 1, END, FENCE, END_FENCE, WRITE_ROW, WAIT_ROW, READ_ROW, CHECK_ROW };
+enum { PLAIN, ISEND, ISSEND, BSEND, PERSISTENT, SSEND_INIT, SEND_KINDS };
+enum { RECV, IRECV, PROBE, MPROBE, RECV_INIT, POLL, WAITANY, SOME, RECV_KINDS };
 
 struct message {
 	int from, to, comm, tag, count, type, send_kind, recv_kind;
@@ -39,6 +39,7 @@ static double *pool; /* of the slots that protected requests have their buffers 
 static uint64_t seed, state, sum;
 static int number; /* among those side by side */
 static int32_t pc, last[RANKS * COMMS * TAGS];
+static int32_t had[MOST]; /* the receive of a message has ended with that of another */
 
 static uint64_t next(void) {
 	state ^= state << 13;
@@ -112,8 +113,7 @@ static void plan(int steps) {
 			if (x->recv_step >= gone[x->comm]) {
 				continue;
 			}
-			const int early =
-				x->recv_kind == IRECV || x->recv_kind == RECV_INIT || x->recv_kind == POLL || x->recv_kind == WAITANY;
+			const int early = x->recv_kind != RECV && x->recv_kind != PROBE && x->recv_kind != MPROBE;
 			x->post_step = early ? x->post_step : x->recv_step;
 			x->post_step = x->post_step > *post ? x->post_step : *post;
 			x->post_step = x->post_step < born[x->comm] ? born[x->comm] : x->post_step;
@@ -186,6 +186,9 @@ static void list(int steps) {
 		if (s % 3 == 2) {
 			add(COLLECTIVE, s);
 		}
+		if (s % 7 == 3) {
+			add(EXCHANGE, s);
+		}
 		list_ends(s, steps);
 		for (int c = 3; c < COMMS; c++) {
 			if (gone[c] == s) {
@@ -196,20 +199,22 @@ static void list(int steps) {
 	}
 }
 
+static int is_persistent(const struct message *x) { return x->send_kind == PERSISTENT || x->send_kind == SSEND_INIT; }
+
 /* Which slot each protected request has while it is under way. */
 static void give_slots(void) {
 	static unsigned char used[2 * MOST];
 	for (int i = 0; i < operations; i++) {
 		struct message *x = &m[ops[i].k];
 		int *slot = ops[i].what == POST || ops[i].what == RECEIVE ? &x->in_slot : &x->out_slot, free_one = 0;
-		if (ops[i].what == POST || (ops[i].what == SEND && x->send_kind == PERSISTENT)) {
+		if (ops[i].what == POST || (ops[i].what == SEND && is_persistent(x))) {
 			while (used[free_one]) {
 				free_one++;
 			}
 			used[*slot = free_one] = 1;
 			slots = slots > free_one ? slots : free_one + 1;
 		} else if ((ops[i].what == RECEIVE && x->post_step < x->recv_step) ||
-			(ops[i].what == WAIT_SEND && x->send_kind == PERSISTENT)) {
+			(ops[i].what == WAIT_SEND && is_persistent(x))) {
 			used[*slot] = 0;
 		}
 	}
@@ -277,10 +282,23 @@ static int spread(int shape, int i) {
 /* Doubles of one element of a shape. */
 static int items_of(int shape) { return (int[]){ 1, 2, 3, 3, 6, 4 }[shape]; }
 
+/* The third communicator, and what is made of it in one of many ways, of the same ranks in the same order. */
 static void make_third(MPI_Comm *c) {
 	MPI_Group all;
 	MPI_Request r;
-	if (how_third == 0) {
+	MPI_Comm half, between;
+	int at, n;
+	MPI_Comm_rank(comms[2], &at);
+	MPI_Comm_size(comms[2], &n);
+	if (how_third == 4 && n > 1) {
+		MPI_Comm_split(comms[2], at < n / 2, at, &half);
+		MPI_Intercomm_create(half, 0, comms[2], at < n / 2 ? n / 2 : 0, 6, &between);
+		MPI_Intercomm_merge(between, at >= n / 2, c);
+		MPI_Comm_free(&half);
+		MPI_Comm_free(&between);
+	} else if (how_third == 3) {
+		MPI_Comm_split_type(comms[2], MPI_COMM_TYPE_SHARED, at, MPI_INFO_NULL, c);
+	} else if (how_third == 0 || how_third == 4) {
 		MPI_Comm_dup(comms[2], c);
 	} else if (how_third == 1) {
 		MPI_Comm_idup(comms[2], c, &r);
@@ -325,7 +343,7 @@ static void send(struct message *x) {
 	const int k = (int)(x - m), to = in_comm(x->comm, x->to), n = items(x);
 	const MPI_Datatype type = type_of(x);
 	const MPI_Comm comm = comms[x->comm];
-	x->out = protect && x->send_kind == PERSISTENT ? slot_at(x->out_slot)
+	x->out = protect && is_persistent(x) ? slot_at(x->out_slot)
 													: calloc((size_t)(stride(x) * x->count), sizeof(double));
 	for (int i = 0; i < x->count; i++) {
 		x->out[stride(x) * i] = value(k, i);
@@ -344,7 +362,7 @@ static void send(struct message *x) {
 		MPI_Issend(x->out, n, type, to, x->tag, comm, &x->sent);
 		break;
 	default:
-		MPI_Send_init(x->out, n, type, to, x->tag, comm, &x->sent);
+		(x->send_kind == SSEND_INIT ? MPI_Ssend_init : MPI_Send_init)(x->out, n, type, to, x->tag, comm, &x->sent);
 		MPI_Start(&x->sent);
 	}
 	name_request(x, 0);
@@ -397,7 +415,63 @@ static void check(const struct message *x, const double *in, int shape, const MP
 	sum += (uint64_t)(k + 1) * 0x9e3779b97f4a7c15u >> 7;
 }
 
+/* end_early ends the receive of a message, which has come while the rank waited for another. */
+static void end_early(struct message *x, const MPI_Status *st) {
+	check(x, x->in, x->shape, st);
+	if (x->posted != MPI_REQUEST_NULL) {
+		MPI_Request_free(&x->posted);
+	}
+	free(x->in);
+	x->in = NULL;
+	had[x - m] = 1;
+}
+
+/* receive_some waits for a message with others, each the next one of its communicator and tag, and with sends. Where
+ * requests are protected it waits for the one alone. */
+static void receive_some(struct message *x, MPI_Status *st) {
+	enum { WIDE = 8 };
+	struct message *of[WIDE] = { x };
+	MPI_Request r[WIDE] = { x->posted };
+	MPI_Status all[WIDE];
+	int n = 1, which[WIDE], is_send[WIDE] = { 0 }, out = 0, sends = 0, over = 0, next_of[COMMS * TAGS] = { 0 };
+	next_of[x->comm * TAGS + (x->comm == 4 ? 0 : x->tag)] = 1;
+	for (int k = 0; k < messages && n < WIDE && !protect; k++) {
+		struct message *y = &m[k];
+		int *seen = &next_of[y->comm * TAGS + (y->comm == 4 ? 0 : y->tag)];
+		if (y->to == rank && y->posted != MPI_REQUEST_NULL && !*seen) {
+			*seen = 1;
+			of[n] = y;
+			r[n++] = y->posted;
+		} else if (y->from == rank && y->sent != MPI_REQUEST_NULL && sends++ < 2) {
+			of[n] = y;
+			is_send[n] = 1;
+			r[n++] = y->sent;
+		}
+	}
+	while (!over) {
+		(x - m) % 2 == 0 ? MPI_Waitsome(n, r, &out, which, all) : MPI_Testsome(n, r, &out, which, all);
+		for (int i = 0; i < out; i++) {
+			struct message *y = of[which[i]];
+			if (is_send[which[i]]) {
+				y->sent = r[which[i]];
+				continue;
+			}
+			y->posted = r[which[i]];
+			r[which[i]] = MPI_REQUEST_NULL; /* it is freed below */
+			if (y != x) {
+				end_early(y, &all[i]);
+			} else {
+				over = 1;
+				*st = all[i];
+			}
+		}
+	}
+}
+
 static void receive(struct message *x) {
+	if (had[x - m]) {
+		return;
+	}
 	const int source = source_of(x), tag = tag_of(x);
 	const MPI_Comm comm = comms[x->comm];
 	MPI_Status st;
@@ -413,7 +487,12 @@ static void receive(struct message *x) {
 	if (protect && x->post_step < x->recv_step && x->posted == MPI_REQUEST_NULL) {
 		fail("a request that was not made again", (int)(x - m));
 	}
-	if (x->posted != MPI_REQUEST_NULL) {
+	if (x->posted != MPI_REQUEST_NULL && x->recv_kind == SOME) {
+		receive_some(x, &st);
+		if (x->posted != MPI_REQUEST_NULL) {
+			MPI_Request_free(&x->posted);
+		}
+	} else if (x->posted != MPI_REQUEST_NULL) {
 		MPI_Request two[2] = { MPI_REQUEST_NULL, x->posted };
 		while (x->recv_kind == POLL && !flag) {
 			MPI_Test(&x->posted, &flag, &st);
@@ -468,6 +547,27 @@ static void collective(int s) {
 	}
 }
 
+/* exchange gives the right neighbour what the left one gives this rank, in the same memory. */
+static void exchange(int s) {
+	double v[STEPS];
+	MPI_Status st;
+	int n, left = (rank + size - 1) % size;
+	for (int i = 0; i <= s; i++) {
+		v[i] = task_value(s, rank + i);
+	}
+	MPI_Sendrecv_replace(
+		v, s + 1, MPI_DOUBLE, (rank + 1) % size, TAGS, s % 2 == 0 ? left : MPI_ANY_SOURCE, TAGS, comms[1], &st);
+	MPI_Get_count(&st, MPI_DOUBLE, &n);
+	if (n != s + 1 || st.MPI_SOURCE != left || st.MPI_TAG != TAGS) {
+		fail("source, tag or count of an exchange", s);
+	}
+	for (int i = 0; i <= s; i++) {
+		if (v[i] != task_value(s, left + i)) {
+			fail("an exchange", s);
+		}
+	}
+}
+
 static void run(const struct operation *o) {
 	struct message *x = &m[o->k];
 	switch (o->what) {
@@ -489,13 +589,16 @@ static void run(const struct operation *o) {
 	case COLLECTIVE:
 		collective(o->k);
 		break;
+	case EXCHANGE:
+		exchange(o->k);
+		break;
 	case WAIT_SEND:
 		MPI_Wait(&x->sent, MPI_STATUS_IGNORE);
 		if (x->sent != MPI_REQUEST_NULL) {
 			MPI_Request_free(&x->sent);
 		}
 		forget_request(x, 0);
-		if (!protect || x->send_kind != PERSISTENT) {
+		if (!protect || !is_persistent(x)) {
 			free(x->out);
 		}
 		x->out = NULL;
@@ -509,7 +612,7 @@ static void run(const struct operation *o) {
  * in the order in which they were posted. */
 static void redo(void) {
 	for (int i = 0; i < pc; i++) {
-		int freed = 0, received = 0, waited = 0, ended = 0;
+		int freed = 0, received = ops[i].what == POST && had[ops[i].k], waited = 0, ended = 0;
 		for (int j = i; j < pc; j++) {
 			freed |= ops[j].what == FREE && ops[j].k == ops[i].k;
 			received |= ops[j].what == RECEIVE && ops[j].k == ops[i].k;
@@ -543,7 +646,7 @@ int random_begin(int world, uint64_t of_seed, int steps, const char *dir, int of
 	MPI_Type_commit(&gaps);
 	protect = getenv("PROTECT") != NULL;
 	late = protect && seed % 3 == 0;
-	how_third = (int)(seed / 2 % 3);
+	how_third = (int)(seed / 2 % 5);
 	if (protect) {
 		large = LARGE / 10;
 	}
@@ -559,6 +662,7 @@ void random_protect(void) {
 	keep("sum", &sum, 1, HF_UINT64);
 	keep("pc", &pc, 1, HF_INT32);
 	keep("last", last, sizeof last / sizeof *last, HF_INT32);
+	keep("had", had, MOST, HF_INT32);
 	protect_beside();
 	if (protect) {
 		give_slots();

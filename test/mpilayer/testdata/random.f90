@@ -8,8 +8,9 @@ module model
   implicit none
 
   integer, parameter :: tags_n = 4, large = 20000
-  integer, parameter :: plain = 0, isend = 1, issend = 2, bsend = 3, persistent = 4, send_kinds = 5
-  integer, parameter :: recv = 0, irecv = 1, probe = 2, mprobe = 3, recv_init = 4, poll = 5, waitany = 6, recv_kinds = 7
+  integer, parameter :: plain = 0, isend = 1, issend = 2, bsend = 3, persistent = 4, ssend_init = 5, send_kinds = 6
+  integer, parameter :: recv = 0, irecv = 1, probe = 2, mprobe = 3, recv_init = 4, poll = 5, waitany = 6, &
+    some = 7, recv_kinds = 8
 
   type message
     integer :: from, to, comm, tag, count, type, send_kind, recv_kind, send_step, post_step, recv_step
@@ -19,10 +20,12 @@ module model
 
   type(message), target :: m(0:most - 1)
   integer :: messages = 0, how_third
+  integer :: first_index(0:1) ! of MPI_Waitsome and MPI_Testsome: MPICH 4.0 counts from 0 in mpi_f08
   integer :: born(0:comms_n - 1) = 0, gone(0:comms_n - 1), until(0:99)
   type(MPI_Datatype) :: pair, gaps
   integer(int64), target :: total = 0
   integer(int32), target :: last(0:most_ranks * comms_n * tags_n - 1) = 0
+  integer(int32), target :: had(0:most - 1) = 0 ! the receive of a message has ended with that of another
   logical :: restored = .false.
 
 contains
@@ -79,7 +82,7 @@ contains
           tag = merge(0, x%tag, x%comm == 4)
           x%recv_step = max(x%recv_step, recv_at(x%to, x%comm, tag))
           if (x%recv_step >= gone(x%comm)) cycle
-          early = any(x%recv_kind == [irecv, recv_init, poll, waitany])
+          early = all(x%recv_kind /= [recv, probe, mprobe])
           if (.not. early) x%post_step = x%recv_step
           x%post_step = min(max(x%post_step, post_at(x%to, x%comm, tag), born(x%comm)), x%recv_step)
           recv_at(x%to, x%comm, tag) = x%recv_step
@@ -119,6 +122,7 @@ contains
         if (m(k)%from == rank .and. at == s) call add(wait_send, k)
       end do
       if (mod(s, 3) == 2) call add(collective, s)
+      if (mod(s, 7) == 3) call add(exchange, s)
       call list_ends(s, steps)
       do c = 3, comms_n - 1
         if (gone(c) == s) call add(free, c)
@@ -127,12 +131,25 @@ contains
     end do
   end subroutine
 
+  ! The third communicator, and what is made of it in one of many ways, of the same ranks in the same order.
   subroutine make_third(c)
     type(MPI_Comm), intent(out) :: c
+    type(MPI_Comm) :: half, between
     type(MPI_Group) :: all
     type(MPI_Request) :: r
+    integer :: at, n
 
-    select case (how_third)
+    call MPI_Comm_rank(comms(2), at)
+    call MPI_Comm_size(comms(2), n)
+    select case (merge(0, how_third, how_third == 4 .and. n < 2))
+    case (4)
+      call MPI_Comm_split(comms(2), merge(1, 0, at < n / 2), at, half)
+      call MPI_Intercomm_create(half, 0, comms(2), merge(n / 2, 0, at < n / 2), 6, between)
+      call MPI_Intercomm_merge(between, at >= n / 2, c)
+      call MPI_Comm_free(half)
+      call MPI_Comm_free(between)
+    case (3)
+      call MPI_Comm_split_type(comms(2), MPI_COMM_TYPE_SHARED, at, MPI_INFO_NULL, c)
     case (0)
       call MPI_Comm_dup(comms(2), c)
     case (1)
@@ -198,6 +215,9 @@ contains
         call MPI_Isend(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
       case (issend)
         call MPI_Issend(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
+      case (ssend_init)
+        call MPI_Ssend_init(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
+        call MPI_Start(x%sent)
       case default
         call MPI_Send_init(x%out, n, type, to, x%tag, comms(x%comm), x%sent)
         call MPI_Start(x%sent)
@@ -264,6 +284,96 @@ contains
     worth = ishft(int(k + 1, int64) * (-7046029254386353131_int64), -7)
   end function
 
+  ! Waits for a message with others, each the next one of its communicator and tag, and with sends.
+  subroutine receive_some(x, st)
+    integer, intent(in) :: x
+    type(MPI_Status), intent(out) :: st
+    integer, parameter :: wide = 8
+    type(MPI_Status) :: all(0:wide - 1)
+    type(MPI_Request) :: r(0:wide - 1)
+    logical :: is_send(0:wide - 1), seen(0:comms_n * tags_n - 1), over
+    integer :: of(0:wide - 1), which(wide), n, k, key, sends, out, i, at
+
+    n = 0
+    sends = 0
+    seen = .false.
+    seen(m(x)%comm * tags_n + merge(0, m(x)%tag, m(x)%comm == 4)) = .true.
+    call take(x, m(x)%posted, .false.)
+    do k = 0, messages - 1
+      if (n == wide) exit
+      key = m(k)%comm * tags_n + merge(0, m(k)%tag, m(k)%comm == 4)
+      if (m(k)%to == rank .and. m(k)%posted /= MPI_REQUEST_NULL .and. .not. seen(key)) then
+        seen(key) = .true.
+        call take(k, m(k)%posted, .false.)
+      else if (m(k)%from == rank .and. m(k)%sent /= MPI_REQUEST_NULL) then
+        sends = sends + 1
+        if (sends <= 2) call take(k, m(k)%sent, .true.)
+      end if
+    end do
+    over = .false.
+    do while (.not. over)
+      if (mod(x, 2) == 0) then
+        call MPI_Waitsome(n, r, out, which, all)
+      else
+        call MPI_Testsome(n, r, out, which, all)
+      end if
+      do i = 1, out
+        at = which(i) - first_index(mod(x, 2))
+        k = of(at)
+        if (is_send(at)) then
+          m(k)%sent = r(at)
+          cycle
+        end if
+        m(k)%posted = r(at)
+        r(at) = MPI_REQUEST_NULL ! it is freed below
+        if (k == x) then
+          over = .true.
+          st = all(i - 1)
+          cycle
+        end if
+        call check(k, m(k)%in, all(i - 1))
+        if (m(k)%posted /= MPI_REQUEST_NULL) call MPI_Request_free(m(k)%posted)
+        deallocate (m(k)%in)
+        had(k) = 1
+      end do
+    end do
+
+  contains
+
+    subroutine take(k, request, send)
+      integer, intent(in) :: k
+      type(MPI_Request), intent(in) :: request
+      logical, intent(in) :: send
+
+      of(n) = k
+      r(n) = request
+      is_send(n) = send
+      n = n + 1
+    end subroutine
+  end subroutine
+
+  ! Gives the right neighbour what the left one gives this rank, in the same memory.
+  subroutine exchange_it(s)
+    integer, intent(in) :: s
+    real(real64) :: v(0:s)
+    type(MPI_Status) :: st
+    integer :: i, n, left
+
+    left = mod(rank + ranks - 1, ranks)
+    do i = 0, s
+      v(i) = task_value(s, rank + i)
+    end do
+    call MPI_Sendrecv_replace(v, s + 1, MPI_DOUBLE_PRECISION, mod(rank + 1, ranks), tags_n, &
+      merge(left, MPI_ANY_SOURCE, mod(s, 2) == 0), tags_n, comms(1), st)
+    call MPI_Get_count(st, MPI_DOUBLE_PRECISION, n)
+    if (n /= s + 1 .or. st%MPI_SOURCE /= left .or. st%MPI_TAG /= tags_n) then
+      call fail("source, tag or count of an exchange", s)
+    end if
+    do i = 0, s
+      if (v(i) /= task_value(s, left + i)) call fail("an exchange", s)
+    end do
+  end subroutine
+
   subroutine receive_it(k)
     integer, intent(in) :: k
     type(MPI_Status) :: st
@@ -272,13 +382,16 @@ contains
     logical :: flag
     integer :: n, source, tag
 
+    if (had(k) /= 0) return
     source = source_of(k)
     tag = tag_of(k)
     flag = .false.
     associate (x => m(k), comm => comms(m(k)%comm))
       if (.not. associated(x%in)) allocate (x%in(0:large - 1))
       if (x%posted /= MPI_REQUEST_NULL) then
-        if (x%recv_kind == waitany) then
+        if (x%recv_kind == some) then
+          call receive_some(k, st)
+        else if (x%recv_kind == waitany) then
           two = [MPI_REQUEST_NULL, x%posted]
           call MPI_Waitany(2, two, n, st)
           x%posted = two(2)
@@ -342,6 +455,8 @@ contains
       call receive_it(o%k)
     case (collective)
       call collect(o%k)
+    case (exchange)
+      call exchange_it(o%k)
     case (wait_send)
       call MPI_Wait(m(o%k)%sent, MPI_STATUS_IGNORE)
       if (m(o%k)%sent /= MPI_REQUEST_NULL) call MPI_Request_free(m(o%k)%sent)
@@ -361,7 +476,7 @@ contains
       do j = i, pc - 1
         over = over .or. (ops(j)%k == ops(i)%k .and. ops(j)%what == merge(free, receive, ops(i)%what == new))
       end do
-      if (over) cycle
+      if (over .or. (ops(i)%what == post .and. had(ops(i)%k) /= 0)) cycle
       if (ops(i)%what == new) call make_comm(ops(i)%k)
       if (ops(i)%what == post) call post_it(ops(i)%k)
     end do
@@ -381,8 +496,10 @@ contains
     integer(c_int64_t), value :: of_seed
     character(kind=c_char), intent(in) :: dir(*)
     character(:), allocatable :: path
-    type(MPI_Datatype) :: some
-    integer :: i
+    type(MPI_Datatype) :: resized
+    type(MPI_Request) :: r(1)
+    type(MPI_Status) :: st(1)
+    integer :: i, out
 
     comms(0)%MPI_VAL = world
     seed = of_seed
@@ -392,11 +509,16 @@ contains
     call MPI_Comm_dup(comms(0), comms(1))
     call MPI_Comm_split(comms(1), mod(rank, 2), -rank, comms(2))
     call MPI_Type_contiguous(2, MPI_DOUBLE_PRECISION, pair)
-    call MPI_Type_vector(2, 1, 2, MPI_DOUBLE_PRECISION, some)
-    call MPI_Type_create_resized(some, 0_MPI_ADDRESS_KIND, 32_MPI_ADDRESS_KIND, gaps)
+    call MPI_Type_vector(2, 1, 2, MPI_DOUBLE_PRECISION, resized)
+    call MPI_Type_create_resized(resized, 0_MPI_ADDRESS_KIND, 32_MPI_ADDRESS_KIND, gaps)
     call MPI_Type_commit(pair)
     call MPI_Type_commit(gaps)
-    how_third = int(mod(seed / 2, 3_int64))
+    do i = 0, 1
+      call MPI_Isend(rank, 0, MPI_INTEGER, MPI_PROC_NULL, 0, comms(0), r(1))
+      if (i == 0) call MPI_Waitsome(1, r, out, first_index(0:0), st)
+      if (i == 1) call MPI_Testsome(1, r, out, first_index(1:1), st)
+    end do
+    how_third = int(mod(seed / 2, 5_int64))
     call plan(int(steps))
     call plan_beside(int(steps))
     call list(int(steps))
@@ -414,6 +536,7 @@ contains
     call hf_protect(name("sum"), total)
     call hf_protect(name("pc"), pc)
     call hf_protect(name("last"), last)
+    call hf_protect(name("had"), had)
     call hf_protect(name("cells"), cells(of_all)%of)
     call hf_protect(name("fenced"), cells(of_fences)%of)
     call hf_protect(name("locked"), cells(of_locks)%of)

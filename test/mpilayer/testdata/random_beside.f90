@@ -5,8 +5,8 @@ module base
   implicit none
 
   integer, parameter :: comms_n = 5, most = 4000, most_ranks = 8
-  integer, parameter :: new = 0, post = 1, send = 2, receive = 3, wait_send = 4, collective = 5, free = 6, start = 7, &
-    finish = 8, fence = 9, write_row = 10, wait_row = 11, read_row = 12, check_row = 13
+  integer, parameter :: new = 0, post = 1, send = 2, receive = 3, wait_send = 4, collective = 5, free = 6, &
+    exchange = 7, start = 8, finish = 9, fence = 10, write_row = 11, wait_row = 12, read_row = 13, check_row = 14
 
   type operation
     integer :: what, k
