@@ -182,12 +182,18 @@ func (r *record) measure(path string) error {
 	return err
 }
 
-// measured reads a reg_file_entry.
+// measured reads a reg_file_entry. It has no length for a file that is only appended to; one that has written to it
+// since is at the end of what it wrote.
 func (r *record) measured(b []byte) error {
 	var name string
-	size := int64(-1)
+	var flags uint64
+	size, pos := int64(-1), int64(0)
 	err := fields(b, func(f field) {
 		switch f.number {
+		case regFlags:
+			flags = f.value
+		case regPos:
+			pos = int64(f.value)
 		case regName:
 			name = string(f.bytes)
 		case regSize:
@@ -195,8 +201,11 @@ func (r *record) measured(b []byte) error {
 		}
 	})
 	for i := range r.Files {
-		if r.Files[i].Path == name && size >= 0 {
-			r.Files[i].Bytes = size
+		f := &r.Files[i]
+		if f.Path == name && size >= 0 {
+			f.Bytes = size
+		} else if f.Path == name && flags&unix.O_APPEND != 0 {
+			f.Bytes = max(f.Bytes, min(pos, f.now()))
 		}
 	}
 	return err

@@ -313,6 +313,13 @@ func TestLengthened(t *testing.T) {
 		r.Files[1].Bytes != 8 {
 		t.Errorf("as CRIU saved them: got %+v, %v", r.Files, err)
 	}
+	log := filepath.Join(t.TempDir(), "log") // two processes append to it, and one reads
+	r = &record{Files: []file{{log, 200, false, 1}}}
+	both := list(entry(log, appends, 150), entry(log, appends, 350), entry(log, reads, 380))
+	if err := errors.Join(os.WriteFile(log, make([]byte, 400), 0o600), os.WriteFile(path, both, 0o600),
+		r.measure(path)); err != nil || r.Files[0].Bytes != 350 {
+		t.Errorf("a file that is appended to: got %+v, %v", r.Files, err)
+	}
 	whole := map[int]bool{8: true}
 	for n, e := 8, 0; e < len(entries); e++ {
 		n += len(entries[e])
