@@ -115,7 +115,7 @@ type command struct {
 
 func (c CRIU) command(dir string, args []string) *command {
 	return &command{c, dir, append(args, "--images-dir", dir, "--log-file", logFile, "-v2", "--shell-job",
-		"--ext-unix-sk", "--manage-cgroups=ignore"), nil}
+		"--ext-unix-sk", "--file-locks", "--manage-cgroups=ignore"), nil}
 }
 
 const logFile = "criu.log"

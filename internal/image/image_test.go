@@ -439,10 +439,21 @@ func TestLacks(t *testing.T) {
 	}) {
 		t.Errorf("within the image: got %q", got)
 	}
-	if err := to.Close(); err != nil {
+	dir := t.TempDir() // a shell under the name of the helper, which has what its program writes to
+	shell, err := os.ReadFile("/bin/sh")
+	if err == nil {
+		err = errors.Join(os.WriteFile(filepath.Join(dir, "holdfast"), shell, 0o700),
+			os.WriteFile(filepath.Join(dir, "opencl"), []byte("read line"), 0o600))
+	}
+	helper := exec.CommandContext(t.Context(), filepath.Join(dir, "holdfast"), "opencl")
+	helper.Dir, helper.Stdout = dir, to.(*os.File)
+	if _, e := helper.StdinPipe(); e != nil {
+		err = errors.Join(err, e)
+	}
+	if err = errors.Join(err, helper.Start(), to.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if got := lacks(tree); len(got) > 0 {
-		t.Errorf("a pipe at its end: got %q", got)
+		t.Errorf("a pipe that only a helper has: got %q", got)
 	}
 }

@@ -322,7 +322,7 @@ func lacks(tree []int) (list []string) {
 	for _, link := range all {
 		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
 		e := look(link)
-		if text := what[e]; text != "" && !slices.Contains(tree, pid) {
+		if text := what[e]; text != "" && !slices.Contains(tree, pid) && !isHelper(pid) {
 			list = append(list, fmt.Sprintf("%s process %d (%s), which is not in the image: once restored, it ends "+
 				"there", text, pid, pause.ProgramOf(pid)))
 			delete(what, e)

@@ -221,22 +221,30 @@ func TestImage(t *testing.T) {
 			p.ends(t, want)
 		})
 	}
-	t.Run("paused", func(t *testing.T) {
-		p := twoGPUs(t).startImaged(t, linked, longProgram...)
-		if err := paused(t, &p.running); err != nil {
-			t.Fatal(err)
+	t.Run("paused", func(t *testing.T) { // a script with a locked file, which goes on, too
+		script := `exec 9>$LOCKED; flock 9; "$0" "$@"; flock -n $LOCKED echo not locked; echo and more`
+		p := twoGPUs(t).with("LOCKED="+filepath.Join(t.TempDir(), "locked")).startImaged(t, "/bin/sh",
+			append([]string{"-c", script, inBuilt(linked)}, longProgram...)...)
+		pid := strconv.Itoa(p.pid())
+		below, err := pause.Find([]int{p.pid()})
+		if err != nil || len(below) != 1 {
+			t.Fatal(below, err)
 		}
-		if err := p.take(t, true); err != nil {
-			t.Fatal(err)
+		for _, line := range [][]string{{"pause", pid}, {"image", pid, "--kill", "--dir",
+			filepath.Join(p.dir, "images"), "--criu", p.criu.Path}} {
+			if err := run(append([]string{holdfast}, line...)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p.gone(t)
+		_, _ = syscall.Wait4(below[0], nil, 0, nil) // it is this process's child, unless the script has outlived it
 		if err := p.restore(holdfast); err != nil || p.used(t, 0) != 0 {
-			t.Errorf("%v, %d bytes of the GPU are in use", err, p.used(t, 0))
+			t.Fatalf("%v, %d bytes of the GPU are in use", err, p.used(t, 0))
 		}
-		if err := resumed(t, &p.running); err != nil {
+		if err := run([]string{holdfast, "resume", pid}); err != nil {
 			t.Error(err)
 		}
-		p.ends(t, want)
+		p.ends(t, ran{want.out, want.said + "and more\n"})
 	})
 	t.Run("refused", func(t *testing.T) { // a GPU that is not there ends it; managed memory leaves it as it is
 		p := twoGPUs(t).startImaged(t, linked, longProgram...)

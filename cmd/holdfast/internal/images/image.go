@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
@@ -115,8 +116,9 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 	if err != nil {
 		return err
 	}
-	if all := append(served, cuda...); len(all) == 1 && len(pause.Children(all[0])) == 0 {
-		pid = all[0]
+	all := append(served, cuda...)
+	if strings.HasPrefix(pause.ProgramOf(pid), "holdfast") && len(all) == 1 && len(pause.Children(all[0])) == 0 {
+		pid = all[0] // of holdfast run
 	}
 	o.take.Dir = o.dir
 	if o.take.Self, err = os.Executable(); err != nil {
