@@ -42,7 +42,7 @@ function stubs(i) {
 		if (kind[names[i]] != "") print "\t.hidden hf_" names[i]
 		print "\t.quad " (kind[names[i]] == "" ? 0 : "hf_" names[i])
 	}
-	when["submit"] = 1
+	when["submit"] = when["look"] = when["wait"] = 1
 	when["arena"] = 2
 	when["at once"] = 3
 	print "\t.section .rodata\n\t.globl hf_when\n\t.hidden hf_when\nhf_when:"
@@ -70,6 +70,8 @@ function submits(i, name, s) {
 	print "/* Made by stubs.awk. */\n#include \"library.h\"\n"
 	for (i = 0; i < n; i++) {
 		name = names[i]
+		if (kind[name] == "look") passes(name, "hf_gate_enter", "hf_gate_leave")
+		if (kind[name] == "wait") passes(name, "hf_gate_begin_wait", "hf_gate_end_wait")
 		if (kind[name] != "submit") continue
 		s = stream[name] ~ /^c/ ? "hf_stream_of(a" substr(stream[name], 2) ")" : nth(stream[name], 1)
 		if (name ~ /_pt[ds][sz]$/) s = s == "0" ? "2" : s " == 0 ? 2 : " s
@@ -82,4 +84,13 @@ function submits(i, name, s) {
 		if (at_once(name)) print "\thf_memops(e, " s ");"
 		print "\thf_gate_leave();\n\treturn e;\n}\n"
 	}
+}
+
+# A call between two steps of the gate.
+function passes(name, before, after, types) {
+	types = args[name] == 0 ? "void" : list(args[name], "hf_word a")
+	print "CUresult hf_" name "(" types ");\nCUresult hf_" name "(" types ") {\n\tCUresult e;\n"
+	print "\t" before "(HF_" name ");"
+	print "\te = ((CUresult(*)(" types "))hf_real[HF_" name "])(" list(args[name], "a") ");"
+	print "\t" after "();\n\treturn e;\n}\n"
 }

@@ -210,7 +210,7 @@ static bool version_of(const char *row, const char *name) {
 /* Puts the library's function in place of the driver's. Whatever else the driver has found stays: functions that are
  * newer than this library, and versions that it does nothing for. */
 static void replace(const char *name, void **address, int version) {
-	bool known = false, wanted = false;
+	bool known = false;
 	hf_any *found;
 	unsigned i;
 
@@ -223,10 +223,12 @@ static void replace(const char *name, void **address, int version) {
 			}
 			known = true;
 		}
-		wanted = wanted || (hooked(i) && version_of(hf_names[i], name));
 	}
-	if (wanted && !known) {
-		hf_check_unknown(name, version);
+	for (i = 0; i < HF_COUNT && !known; i++) { /* a runtime asks for hundreds of names, and this comparison is slow */
+		if (hooked(i) && version_of(hf_names[i], name)) {
+			hf_check_unknown(name, version);
+			break;
+		}
 	}
 }
 

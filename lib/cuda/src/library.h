@@ -23,7 +23,7 @@ extern const char *const hf_names[HF_COUNT];
 
 enum hf_called {
 	HF_ALWAYS,
-	HF_GATED,  /* with the gate: the call makes the device read or write memory */
+	HF_GATED,  /* with the gate: the call makes the device read or write memory, or asks how far it is */
 	HF_ARENA,  /* with the arena */
 	HF_AT_ONCE /* with either: the call is one of those that hf_memops is for */
 };
@@ -76,6 +76,7 @@ hf_any *hf_bind(unsigned index);
 struct hf_thread {
 	_Atomic unsigned inside; /* calls that it is in; more than 1 where the driver calls itself by its names */
 	_Atomic unsigned call;   /* the outermost */
+	_Atomic unsigned waits;  /* calls that it is in and that wait for the device: the gate lets them go on */
 	/* Streams that it submitted work to, and the last call of each, unless another stream has taken the place. */
 	_Atomic hf_word streams[16];
 	_Atomic unsigned calls[16];
@@ -118,10 +119,26 @@ static inline void hf_gate_leave(void) {
 		&self->inside, atomic_load_explicit(&self->inside, memory_order_relaxed) - 1, memory_order_release);
 }
 
+/* A call that waits for the device, and so perhaps for what another thread submits later. */
+static inline void hf_gate_begin_wait(unsigned call) {
+	hf_gate_enter(call);
+	atomic_store_explicit(
+		&hf_self->waits, atomic_load_explicit(&hf_self->waits, memory_order_relaxed) + 1, memory_order_relaxed);
+	hf_gate_leave();
+}
+
+static inline void hf_gate_end_wait(void) {
+	atomic_store_explicit(
+		&hf_self->waits, atomic_load_explicit(&hf_self->waits, memory_order_relaxed) - 1, memory_order_release);
+}
+
 /* Shuts the gate and waits until no other thread is inside. If that takes until the given time the gate is open again,
  * and the answer is the call that a thread is in; else HF_COUNT. The caller is inside until hf_gate_open. */
 unsigned hf_gate_close(double until);
 void hf_gate_open(void);
+
+/* While the gate is shut and the device idle: waits until no thread waits for the device. The answer is as before. */
+unsigned hf_gate_drain(double until);
 
 /* A child of this process has none of the threads that the gate knows. */
 void hf_gate_child(void);

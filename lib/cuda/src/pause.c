@@ -214,7 +214,12 @@ bool hf_pause_quiet(double wait, char why[HF_WHY]) {
 		snprintf(why, HF_WHY, "a stream is being captured");
 		is = false;
 	}
-	if ((is = is && idle(until, why))) {
+	/* A thread that waits for the device reads memory that the driver's checkpoint takes away. */
+	if (is && (is = idle(until, why)) && (other = hf_gate_drain(until)) != HF_COUNT) {
+		snprintf(why, HF_WHY, "a thread is in %s", hf_names[other]);
+		is = false;
+	}
+	if (is) {
 		stop.phase = HF_QUIET;
 	} else {
 		hf_gate_open();

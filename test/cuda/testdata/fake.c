@@ -149,6 +149,14 @@ static void enter(void) {
 	}
 }
 
+/* These calls read memory that the checkpoint takes away, and do not wait. */
+static void looks(void) {
+	if (stopped) {
+		fputs("the fake driver: a thread looks at what is gone\n", stderr);
+		abort();
+	}
+}
+
 /* What a holder has for itself goes with its process, whose end nobody sees
  * here. */
 static bool charge(int device, size_t bytes) {
@@ -540,6 +548,7 @@ CUresult cuCtxGetDevice(CUdevice *device) {
 }
 
 CUresult cuCtxSynchronize(void) {
+	looks();
 	CUresult e = current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : spoils(NULL);
 
 	return e != CUDA_SUCCESS ? e : drained(NULL);
@@ -1246,6 +1255,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 }
 
 CUresult cuStreamQuery(CUstream stream) {
+	looks();
 	struct CUstream_st *s = stream_of(stream);
 	CUresult e = spoils(s);
 
@@ -1261,6 +1271,7 @@ CUresult cuStreamQuery(CUstream stream) {
 _Atomic unsigned fake_waits;
 
 CUresult cuStreamSynchronize(CUstream stream) {
+	looks();
 	fake_waits += stream == NULL;
 	CUresult e = spoils(stream_of(stream));
 
@@ -1285,7 +1296,15 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 	return submit(stream, (struct work){ .run = run_nothing, .ready = event_done, .a = { (uintptr_t)event } });
 }
 
-CUresult cuEventSynchronize(CUevent event) { return event->done ? CUDA_SUCCESS : drained(event->stream); }
+CUresult cuEventQuery(CUevent event) {
+	looks();
+	return event->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+	looks();
+	return event->done ? CUDA_SUCCESS : drained(event->stream);
+}
 
 CUresult cuEventDestroy_v2(CUevent event) {
 	free(event);

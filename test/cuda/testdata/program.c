@@ -7,7 +7,8 @@
  *        program count; program marks; program fork; program table;
  *        program init
  * leave: it does not free what it has at the end
- * plain: it uses no managed memory */
+ * plain: it uses no managed memory, and a thread asks all the time how far a
+ *        stream and an event are */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -61,11 +62,14 @@
 	F(cuStreamCreate, "cuStreamCreate")                           \
 	F(cuStreamDestroy_v2, "cuStreamDestroy")                      \
 	F(cuStreamSynchronize, "cuStreamSynchronize")                 \
+	F(cuStreamQuery, "cuStreamQuery")                             \
 	F(cuStreamWaitEvent, "cuStreamWaitEvent")                     \
 	F(cuStreamBeginCapture_v2, "cuStreamBeginCapture")            \
 	F(cuStreamEndCapture, "cuStreamEndCapture")                   \
 	F(cuEventCreate, "cuEventCreate")                             \
 	F(cuEventRecord, "cuEventRecord")                             \
+	F(cuEventQuery, "cuEventQuery")                               \
+	F(cuEventSynchronize, "cuEventSynchronize")                   \
 	F(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags") \
 	F(cuGraphLaunch, "cuGraphLaunch")
 #define DECLARE(f, name) static __typeof__(&f) p_##f;
@@ -129,11 +133,14 @@ static void start(void) {
 #define cuStreamCreate (*p_cuStreamCreate)
 #define cuStreamDestroy_v2 (*p_cuStreamDestroy_v2)
 #define cuStreamSynchronize (*p_cuStreamSynchronize)
+#define cuStreamQuery (*p_cuStreamQuery)
 #define cuStreamWaitEvent (*p_cuStreamWaitEvent)
 #define cuStreamBeginCapture_v2 (*p_cuStreamBeginCapture_v2)
 #define cuStreamEndCapture (*p_cuStreamEndCapture)
 #define cuEventCreate (*p_cuEventCreate)
 #define cuEventRecord (*p_cuEventRecord)
+#define cuEventQuery (*p_cuEventQuery)
+#define cuEventSynchronize (*p_cuEventSynchronize)
 #define cuGraphInstantiateWithFlags (*p_cuGraphInstantiateWithFlags)
 #define cuGraphLaunch (*p_cuGraphLaunch)
 #else
@@ -385,6 +392,25 @@ static void forks(void) {
 	printf("%d of 300 children have not ended\n", bad);
 }
 
+static _Atomic int looking = 1;
+
+static void *looks(void *arg) {
+	CUstream own;
+	CUevent event;
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuStreamCreate(&own, 1));
+	CHECK(cuEventCreate(&event, 0));
+	while (looking) {
+		CHECK(cuStreamQuery(own));
+		CHECK(cuEventQuery(event));
+		CHECK(cuEventSynchronize(event));
+		CHECK(cuStreamSynchronize(own));
+		usleep(100); /* there may be one core */
+	}
+	return arg;
+}
+
 static void table(void) {
 	const void *const *t;
 
@@ -405,6 +431,7 @@ int main(int argc, char **argv) {
 	CUevent event;
 	CUarray array;
 	CUgraph graph;
+	pthread_t looker;
 	char name[64];
 	void *pinned;
 
@@ -469,6 +496,7 @@ int main(int argc, char **argv) {
 	launch_mix(pitched, (unsigned)(pitch * 20), s);
 	CHECK(cuStreamEndCapture(s, &graph));
 	CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CHECK(plain && pthread_create(&looker, NULL, looks, NULL) != 0);
 	for (i = 0; i < rounds; i++) {
 		launch_axpy(y, x, N, s);
 		launch_axpy(x, y, N / 2, s);
@@ -488,6 +516,8 @@ int main(int argc, char **argv) {
 		threads();
 		fflush(stdout);
 	}
+	looking = 0;
+	CHECK(plain && pthread_join(looker, NULL) != 0);
 	CHECK(cuMemcpyDtoH_v2(host, pitched, pitch * 20));
 	CHECK(cuCtxSynchronize());
 	printf("pitched %016llx", sum(host, pitch * 20));
