@@ -297,9 +297,13 @@ static struct hfm_request *track_receive(enum hfm_call call, struct hfm_comm *c,
 	return r;
 }
 
-/* finish waits for a send that the call has started, where a rank has several threads. */
+/* finish waits for a send that the call has started, where a rank has several threads. A test of one that is over would
+ * look for messages first. */
 static int finish(MPI_Request *request) {
 	int flag = 0, rc;
+	if (over_at_once(*request)) {
+		return REAL(Wait)(request, MPI_STATUS_IGNORE);
+	}
 	while ((rc = REAL(Test)(request, &flag, MPI_STATUS_IGNORE)) == MPI_SUCCESS && !flag) {
 		hfm_pause(false);
 	}

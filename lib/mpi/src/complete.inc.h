@@ -433,7 +433,7 @@ static int end_one(enum hfm_call call, MPI_Request *request, int *flag, MPI_Stat
 		}
 		if (must_wait(r)) {
 			done = 0;
-		} else if (flag || !HFM_LIKELY(!hfm_threads)) {
+		} else if (flag || (!HFM_LIKELY(!hfm_threads) && !over_at_once(*request))) {
 			hide(r);
 			rc = REAL(Test)(request, &done, st);
 			show(r, *request);
