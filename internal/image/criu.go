@@ -155,6 +155,7 @@ func reasons(log string) string {
 	for line := range strings.Lines(log) {
 		if _, text, found := strings.Cut(line, "Error ("); found {
 			_, text, _ = strings.Cut(text, "): ")
+			text, _, _ = strings.Cut(text, ", consider using") // an option of CRIU
 			if text = strings.TrimSpace(text); text != noLimit {
 				all = append(all, text)
 			}

@@ -219,7 +219,7 @@ func TestForeign(t *testing.T) {
 		"kernel":     {func(r *record) { r.Kernel = "99.1.0" }, whole, "newer kernel, 99.1.0"},
 		"command":    {func(r *record) { r.Command = []string{"other"} }, whole, "of another command"},
 		"process":    {func(r *record) { r.taken(os.Getpid()) }, whole, "another process has now"},
-		"file":       {func(r *record) { r.Files = []file{{"/nowhere", 1, false, 0}} }, whole, "/nowhere"},
+		"file":       {func(r *record) { r.Files = []file{{"/nowhere", 1, false, 0, 0}} }, whole, "/nowhere"},
 		"numbers":    {func(r *record) { r.PID = 0 }, whole, "does not fit together"},
 		"checkpoint": {same, drop(recordSection), "a checkpoint, and no image of a process"},
 		"no state":   {same, drop(stateOf(0)), `no section "opencl/0"`},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,8 +88,19 @@ func shorten(files []file) error {
 		if err := os.Truncate(f.Path, f.Bytes); err != nil {
 			return err
 		}
+		if f.Time != 0 {
+			_ = os.Chtimes(f.Path, time.Time{}, time.Unix(0, f.Time)) // else it counts as written in place
+		}
 	}
 	return nil
+}
+
+// changed reports whether a file that a program writes to has been written to since the image was taken, within the
+// length that it had: the program finds what is there now.
+func (f *file) changed(own *os.File) bool {
+	st, err := os.Stat(f.Path)
+	return err == nil && !f.Read && f.Time != 0 && st.Size() == f.Bytes && st.ModTime().UnixNano() > f.Time &&
+		!f.is(own)
 }
 
 // filesImage is CRIU's list of open files: two words, then entries, each a u32 length and a message of Protocol

@@ -13,7 +13,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
@@ -53,16 +56,16 @@ func TestAllowed(t *testing.T) {
 		{func(r *record) { r.Kernel = "2.6.32" }, false, ""},
 		{func(r *record) { r.PID = os.Getpid() }, false, "another process has now"},
 		{func(r *record) { r.Numbers = []int{r.PID, os.Getpid()} }, false, "another process has now"},
-		{func(r *record) { r.Files = []file{{log, 10, false, inode}} }, false, ""},
-		{func(r *record) { r.Files = []file{{log, 9, false, inode}} }, false, "has grown"},
-		{func(r *record) { r.Files = []file{{log, 9, false, inode}} }, true, ""},
-		{func(r *record) { r.Files = []file{{log, 9, true, inode}} }, false, ""},
-		{func(r *record) { r.Files = []file{{log, 9, true, inode + 1}} }, true, ""},
-		{func(r *record) { r.Files = []file{{log, 10, false, inode + 1}} }, true, ""},
-		{func(r *record) { r.Files = []file{{log, 9, false, inode + 1}} }, true, "another file than the program had"},
-		{func(r *record) { r.Files = []file{{log, 11, true, inode}} }, true, "has 10 bytes, and had 11"},
-		{func(r *record) { r.Files = []file{{log, 11, false, inode}} }, true, "has 10 bytes, and had 11"},
-		{func(r *record) { r.Files = []file{{log + "x", 11, false, inode}} }, true, "is not there"},
+		{func(r *record) { r.Files = []file{{log, 10, false, inode, 0}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 9, false, inode, 0}} }, false, "has grown"},
+		{func(r *record) { r.Files = []file{{log, 9, false, inode, 0}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 9, true, inode, 0}} }, false, ""},
+		{func(r *record) { r.Files = []file{{log, 9, true, inode + 1, 0}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 10, false, inode + 1, 0}} }, true, ""},
+		{func(r *record) { r.Files = []file{{log, 9, false, inode + 1, 0}} }, true, "another file than the program"},
+		{func(r *record) { r.Files = []file{{log, 11, true, inode, 0}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log, 11, false, inode, 0}} }, true, "has 10 bytes, and had 11"},
+		{func(r *record) { r.Files = []file{{log + "x", 11, false, inode, 0}} }, true, "is not there"},
 	} {
 		r := whole(t)
 		c.change(r)
@@ -71,8 +74,8 @@ func TestAllowed(t *testing.T) {
 			t.Errorf("%+v: got %v, want %q", r, err, c.want)
 		}
 	}
-	for rotated, want := range map[file]bool{{log, 99, false, inode + 1}: true, {log, 9, false, inode + 1}: true,
-		{log, 9, false, inode}: true, {log, 99, false, inode}: false, {log, 99, true, inode + 1}: false} {
+	for rotated, want := range map[file]bool{{log, 99, false, inode + 1, 0}: true, {log, 9, false, inode + 1, 0}: true,
+		{log, 9, false, inode, 0}: true, {log, 99, false, inode, 0}: false, {log, 99, true, inode + 1, 0}: false} {
 		r := whole(t)
 		r.Files = []file{rotated}
 		if err := r.allowed(&RestoreOptions{Append: true}); want != (err == nil) {
@@ -308,13 +311,13 @@ func TestLengthened(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", after, err, want)
 	}
 	path := filepath.Join(t.TempDir(), filesImage)
-	r := &record{Files: []file{{"/log", 9, false, 1}, {"/none", 8, false, 1}}}
+	r := &record{Files: []file{{"/log", 9, false, 1, 0}, {"/none", 8, false, 1, 0}}}
 	if err := errors.Join(os.WriteFile(path, before, 0o600), r.measure(path)); err != nil || r.Files[0].Bytes != 300 ||
 		r.Files[1].Bytes != 8 {
 		t.Errorf("as CRIU saved them: got %+v, %v", r.Files, err)
 	}
 	log := filepath.Join(t.TempDir(), "log") // two processes append to it, and one reads
-	r = &record{Files: []file{{log, 200, false, 1}}}
+	r = &record{Files: []file{{log, 200, false, 1, 0}}}
 	both := list(entry(log, appends, 150), entry(log, appends, 350), entry(log, reads, 380))
 	if err := errors.Join(os.WriteFile(log, make([]byte, 400), 0o600), os.WriteFile(path, both, 0o600),
 		r.measure(path)); err != nil || r.Files[0].Bytes != 350 {
@@ -364,9 +367,92 @@ func TestFolder(t *testing.T) {
 // TestReasons: CRIU's errors are reasons, but not the one that it writes wherever it lacks a right and goes on.
 func TestReasons(t *testing.T) {
 	const log = "(00.001) Error (criu/rlimit.c:21): " + noLimit + "\n(00.002) Warn  (a.c:1): odd\n" +
-		"(00.003) Error (b.c:2): no: reason\n(00.004) Error (c.c:3): another\n"
+		"(00.003) Error (b.c:2): no: reason\n(00.004) Error (c.c:3): another, consider using --an-option\n"
 	if got, want := reasons(log), "no: reason; another"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestChanged: a file that is written to within its length is named, unless it has grown, is cut, or is only read.
+func TestChanged(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	mapped, err := unix.Mmap(int(open.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err = errors.Join(err, open.Close(), os.Chtimes(path, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	r := &record{}
+	if _, err := r.look(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(r.Files, func(f file) bool { return f.Path == path })
+	if at < 0 {
+		t.Fatalf("a file that is mapped is not among %+v", r.Files)
+	}
+	if got := lacks([]int{os.Getpid()}); !slices.ContainsFunc(got, func(text string) bool {
+		return strings.Contains(text, " has mapped "+path+" and writes to it")
+	}) {
+		t.Errorf("got %q", got)
+	}
+	f := r.Files[at]
+	if f.changed(nil) {
+		t.Error("it has not changed")
+	}
+	mapped[0] = 1
+	if err := errors.Join(unix.Msync(mapped, unix.MS_SYNC), unix.Munmap(mapped)); err != nil {
+		t.Fatal(err)
+	}
+	read := f
+	read.Read = true
+	if !f.changed(nil) || read.changed(nil) {
+		t.Errorf("it has changed: got %v, %v where it is only read", f.changed(nil), read.changed(nil))
+	}
+	if err := os.WriteFile(path, make([]byte, 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if grown := f.changed(nil); grown || shorten([]file{f}) != nil || f.changed(nil) {
+		t.Errorf("grown: got %v, cut: got %v", grown, f.changed(nil))
+	}
+}
+
+// TestEnd: what a process has started while its image was written ends with it.
+func TestEnd(t *testing.T) {
+	c := exec.Command("sh", "-c", "read line; sleep 600 & wait")
+	to, err := c.StdinPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := hold([]int{c.Process.Pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if _, err := to.Write([]byte("go on\n")); err != nil {
+		t.Fatal(err)
+	}
+	var children []int
+	for len(children) == 0 {
+		children = pause.Children(c.Process.Pid)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- c.Wait() }()
+	if err := f.end(); err != nil {
+		t.Error(err)
+	}
+	<-waited
+	if p, err := child.Look(children[0]); err == nil && !p.Ended {
+		t.Errorf("process %d is left", children[0])
 	}
 }
 

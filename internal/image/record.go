@@ -96,6 +96,7 @@ type file struct {
 	Bytes int64  `json:"bytes"`
 	Read  bool   `json:"read,omitempty"` // only
 	Inode uint64 `json:"inode,omitempty"`
+	Time  int64  `json:"time,omitempty"` // when it was last written to, in nanoseconds of Unix time
 }
 
 // identify fills in the identity of processes, of which the first has started the others.
@@ -176,14 +177,36 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 		if err != nil || !st.Mode().IsRegular() || !strings.HasPrefix(to, "/") || links(st) == 0 {
 			continue
 		}
-		at := slices.IndexFunc(r.Files, func(f file) bool { return f.Path == to })
-		if at < 0 {
-			at = len(r.Files)
-			r.Files = append(r.Files, file{to, st.Size(), true, st.Sys().(*syscall.Stat_t).Ino})
-		}
-		r.Files[at].Read = r.Files[at].Read && reads(pid, filepath.Base(link))
+		r.note(to, st, reads(pid, filepath.Base(link)))
 	}
-	return sockets, nil
+	mapped, err := mappedFiles(pid)
+	for path, st := range mapped {
+		r.note(path, st, false)
+	}
+	return sockets, err
+}
+
+// mappedFiles returns the files that a process writes to in its memory.
+func mappedFiles(pid int) (map[string]os.FileInfo, error) {
+	files := map[string]os.FileInfo{}
+	mapped, err := mappings(pid)
+	for _, m := range mapped {
+		if st, err := os.Stat(m.name); m.shared && m.writes && err == nil && st.Mode().IsRegular() &&
+			st.Sys().(*syscall.Stat_t).Ino == m.inode {
+			files[m.name] = st
+		}
+	}
+	return files, err
+}
+
+// note notes a file that a process reads, or also writes to.
+func (r *record) note(path string, st os.FileInfo, reads bool) {
+	at := slices.IndexFunc(r.Files, func(f file) bool { return f.Path == path })
+	if at < 0 {
+		at = len(r.Files)
+		r.Files = append(r.Files, file{path, st.Size(), true, st.Sys().(*syscall.Stat_t).Ino, st.ModTime().UnixNano()})
+	}
+	r.Files[at].Read = r.Files[at].Read && reads
 }
 
 // reads reports whether a descriptor is for reading alone.
@@ -216,7 +239,7 @@ func (m *memory) find(f *os.File, mapped []mapping) error {
 // mapping is a line of /proc/PID/maps.
 type mapping struct {
 	from, to, offset, inode uint64
-	shared                  bool
+	shared, writes          bool
 	name                    string
 }
 
@@ -235,7 +258,7 @@ func mappings(pid int) (list []mapping, err error) {
 		if i := strings.IndexByte(line, '/'); i > 0 {
 			m.name = strings.TrimSpace(line[i:])
 		}
-		m.shared = len(mode) == 4 && mode[3] == 's'
+		m.shared, m.writes = len(mode) == 4 && mode[3] == 's', len(mode) == 4 && mode[1] == 'w'
 		list = append(list, m)
 	}
 	return list, nil

@@ -51,6 +51,7 @@ type Restored struct {
 	Epoch   storage.Epoch
 	PID     int
 	Program string
+	Changed []string       // files whose contents within their length have changed since the image was taken
 	Guard   *child.Process // with Stay: it passes signals on to the program, and ends with its exit code
 }
 
@@ -147,7 +148,7 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	if err != nil {
 		return p, &damagedError{e, err}
 	}
-	p = Restored{e, r.PID, r.Program, nil}
+	p = Restored{Epoch: e, PID: r.PID, Program: r.Program}
 	if o.Command != nil && r.Command != nil && !slices.Equal(o.Command, r.Command) {
 		return p, fmt.Errorf("image %d is of another command, %q: give this one a directory of its own, or set fresh",
 			e, r.Command)
@@ -155,6 +156,12 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	passOver(r.numbers())
 	if err := r.allowed(&o); err != nil {
 		return p, fmt.Errorf("image %d: %w", e, err)
+	}
+	for _, f := range r.Files {
+		if f.changed(o.Own) {
+			p.Changed = append(p.Changed, f.Path+" was written to since the image was taken: the program finds what "+
+				"is there now")
+		}
 	}
 	if o.GPU != "" {
 		if _, err := pause.ParseMoves(ctx, o.GPU); err != nil {

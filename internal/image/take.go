@@ -46,7 +46,7 @@ type Taken struct {
 	Bytes   int64
 	Stored  int64         // of them, as the shard has them
 	Stopped time.Duration // how long the program stood still; with Kill, until the image was committed
-	Lacks   []string      // pipes that a restored program finds without their other ends
+	Lacks   []string      // what a restored program does not find as it was: other ends of pipes, and mapped files
 }
 
 // work is the folder in a directory of images in which CRIU writes. Leftovers of a killed command are removed.
@@ -292,8 +292,15 @@ func connected(tree, served []int) (pid int, err error) {
 	return 0, nil
 }
 
-// lacks names pipes of the standard input and output of processes that lead to others.
+// lacks names pipes of the standard input and output of processes that lead to others, and mapped files.
 func lacks(tree []int) (list []string) {
+	for _, pid := range tree {
+		files, _ := mappedFiles(pid) // it may have ended
+		for _, path := range slices.Sorted(maps.Keys(files)) {
+			list = append(list, fmt.Sprintf("process %d (%s) has mapped %s and writes to it, which is not in the "+
+				"image: once restored, it finds what is there then", pid, pause.ProgramOf(pid), path))
+		}
+	}
 	type end struct {
 		pipe  string
 		reads bool
@@ -316,7 +323,7 @@ func lacks(tree []int) (list []string) {
 		}
 	}
 	if len(what) == 0 {
-		return nil
+		return list
 	}
 	all, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
 	for _, link := range all {
@@ -353,16 +360,22 @@ type family struct {
 
 // hold has descriptors of processes, that no other process takes the place of one that has ended.
 func hold(tree []int) (*family, error) {
-	f := &family{tree: tree}
+	f := &family{}
 	for _, pid := range tree {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
+		if err := f.add(pid); err != nil {
 			f.close()
 			return nil, fmt.Errorf("process %d: %w", pid, err)
 		}
-		f.fds = append(f.fds, fd)
 	}
 	return f, nil
+}
+
+func (f *family) add(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == nil {
+		f.tree, f.fds = append(f.tree, pid), append(f.fds, fd)
+	}
+	return err
 }
 
 // stop has all that use OpenCL or CUDA stand still.
@@ -460,9 +473,20 @@ func (f *family) goOn() (err error) {
 	return errors.Join(err, f.wake())
 }
 
-// end kills all processes and waits for their ends.
+// end kills all processes, and those that they have started meanwhile, and waits for their ends.
 func (f *family) end() (err error) {
-	err = f.signal(unix.SIGKILL)
+	for more := true; more; {
+		err = f.signal(unix.SIGSTOP)
+		tree := pause.Tree(f.tree[0])
+		there := unix.PidfdSendSignal(f.fds[0], 0, nil, 0) == nil // else the number may be another process's
+		more = false
+		for _, pid := range tree {
+			if there && !slices.Contains(f.tree, pid) && f.add(pid) == nil { // else it has ended
+				more = true
+			}
+		}
+	}
+	err = errors.Join(err, f.signal(unix.SIGKILL))
 	for i, fd := range f.fds {
 		err = errors.Join(err, end(f.tree[i], fd))
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -116,6 +117,9 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 		}
 		if p, err = image.Restore(ctx, ro); err == nil {
 			proc, m.pid = p.Guard, p.PID
+			for _, text := range p.Changed {
+				m.run.log.say("warning: %s", text)
+			}
 			m.report.Restored = &job.RestoredStatus{Epoch: uint64(p.Epoch), Level: storage.LevelGlobal,
 				Seconds: time.Since(began).Seconds()}
 			m.tell.restored(p.Epoch)
@@ -237,8 +241,8 @@ func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 		return t, err
 	}
 	m.learn()
-	for _, text := range t.Lacks {
-		m.warn.Do(func() { m.run.log.say("warning: %s", text) })
+	if len(t.Lacks) > 0 {
+		m.warn.Do(func() { m.run.log.say("warning: %s", strings.Join(t.Lacks, "; ")) })
 	}
 	e := uint64(t.Epoch)
 	m.report.Failing, m.report.Committed = "", map[string]uint64{storage.LevelGlobal: e}

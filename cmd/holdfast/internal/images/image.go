@@ -129,9 +129,7 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 	if err != nil {
 		return fmt.Errorf("process %d (%s): %w", pid, program, err)
 	}
-	for _, text := range t.Lacks {
-		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: warning: %s\n", text)
-	}
+	warn(cmd, t.Lacks)
 	*row = imageRow{uint64(t.Epoch), pid, t.Program, t.Bytes, t.Stopped.Seconds(), ""}
 	if o.asRow {
 		return nil
@@ -143,6 +141,12 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 	fmt.Fprintf(cmd.OutOrStdout(), "image %d of process %d (%s): %s, stopped for %.3f s; %s\n", row.Epoch, row.PID,
 		row.Program, units.Bytes(row.Bytes), row.Stopped, what)
 	return nil
+}
+
+func warn(cmd *cobra.Command, list []string) {
+	for _, text := range list {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: warning: %s\n", text)
+	}
 }
 
 // start starts a program from an image.
@@ -157,6 +161,7 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	if err != nil {
 		return err
 	}
+	warn(cmd, p.Changed)
 	*row = imageRow{Epoch: uint64(p.Epoch), PID: p.PID, Program: p.Program}
 	if o.asRow {
 		return nil
