@@ -1301,9 +1301,15 @@ CUresult cuEventQuery(CUevent event) {
 	return event->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
+/* Its thread wakes up late, and looks once more. */
 CUresult cuEventSynchronize(CUevent event) {
+	CUresult e;
+
 	looks();
-	return event->done ? CUDA_SUCCESS : drained(event->stream);
+	e = event->done ? CUDA_SUCCESS : drained(event->stream);
+	usleep(50000);
+	looks();
+	return e;
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {
