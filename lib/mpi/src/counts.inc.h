@@ -438,9 +438,10 @@ static int C(hfm_Sendrecv_replace)(void *buf, COUNT n, MPI_Datatype type, int de
 /* message_of takes a matched message out of the table; NULL: one that the layer does not know. */
 static struct hfm_request *C(message_of)(MPI_Message message) { return hfm_remove(&hfm_messages, WORD(message), NULL); }
 
-/* unmoved reports whether a call has left a message as it is, by an error, and puts it back. */
+/* unmoved reports whether a call has left a message as it is, by an error, and puts it back. Of one that was too long
+ * MPICH leaves the handle. */
 static bool C(unmoved)(struct hfm_request *m, MPI_Message now, int rc) {
-	const bool same = m != NULL && rc != MPI_SUCCESS && WORD(now) == m->handle;
+	const bool same = m != NULL && !consumed(rc) && WORD(now) == m->handle;
 	if (same) {
 		hfm_put(&hfm_messages, m->handle, m);
 	}

@@ -1,5 +1,5 @@
 /* atonce.c - requests that are over when they are started, which may all have the same handle: a checkpoint keeps each
- * under its name, and one MPI_Waitall ends all. */
+ * under its name, and one MPI_Waitall ends all. A matched message that was too long is none any more. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,8 +16,10 @@ static _Noreturn void fail(const char *what) {
 int main(int argc, char **argv) {
 	MPI_Request r[REQUESTS];
 	MPI_Status statuses[REQUESTS];
+	MPI_Message message;
 	double in[2], out[2] = { 1, 2 }, sum;
 	char name[32];
+	int rank;
 
 	MPI_Init(&argc, &argv);
 	for (int i = 0; i < REQUESTS; i++) {
@@ -35,6 +37,14 @@ int main(int argc, char **argv) {
 	if (hf_restore() != 0) {
 		fail("hf_restore");
 	}
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Isend(out, 2, MPI_DOUBLE, 1 - rank, 3, MPI_COMM_WORLD, &r[0]);
+	MPI_Mprobe(1 - rank, 3, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+	if (MPI_Mrecv(in, 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+		fail("MPI_Mrecv of a message that is too long");
+	}
+	MPI_Wait(&r[0], MPI_STATUS_IGNORE);
 	MPI_Irecv(&in[0], 1, MPI_DOUBLE, 0, 1, MPI_COMM_SELF, &r[0]);
 	MPI_Irecv(&in[1], 1, MPI_DOUBLE, 0, 2, MPI_COMM_SELF, &r[1]);
 	MPI_Issend(&out[0], 1, MPI_DOUBLE, 0, 1, MPI_COMM_SELF, &r[2]);
