@@ -34,14 +34,14 @@ type imaged struct {
 func (w way) startImaged(t *testing.T, program string, args ...string) *imaged {
 	t.Helper()
 	dir := t.TempDir()
-	p := &imaged{running{cmd: exec.Command(inBuilt(program), args...), usage: filepath.Join(dir, "usage")}, dir,
-		criu.Find(t), make(chan syscall.WaitStatus, 8)}
+	p := &imaged{running{cmd: exec.Command(inBuilt(program), args...), usage: filepath.Join(dir, "usage"),
+		end: filepath.Join(dir, "end")}, dir, criu.Find(t), make(chan syscall.WaitStatus, 8)}
 	out, err := os.Create(filepath.Join(dir, "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p.cmd.Env = append(os.Environ(), w.with("FAKE_USAGE="+p.usage)...)
+	p.cmd.Env = append(os.Environ(), w.with("FAKE_USAGE="+p.usage, "UNTIL="+p.end)...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // restored, it is this process's child
@@ -182,6 +182,7 @@ func (p *imaged) restoreBy(line []string, args ...string) error {
 // ends waits for the program, which must compute what it does without the library.
 func (p *imaged) ends(t *testing.T, want ran) {
 	t.Helper()
+	p.mayEnd(t)
 	if ws := <-p.ended; ws != 0 {
 		t.Errorf("it ended with %#x", ws)
 	}
@@ -299,7 +300,8 @@ func TestRunImage(t *testing.T) {
 	args := append([]string{"run", "--cuda", "--image", "--dir", filepath.Join(dir, "images"), "--criu", c.Path, "--",
 		filepath.Join(built.dir, linked)}, longProgram...)
 	run := exec.CommandContext(t.Context(), filepath.Join(dir, "holdfast"), args...)
-	run.Env = append(os.Environ(), alone().with("FAKE_USAGE="+usage)...)
+	r := &running{cmd: run, usage: usage, end: filepath.Join(dir, "end")}
+	run.Env = append(os.Environ(), alone().with("FAKE_USAGE="+usage, "UNTIL="+r.end)...)
 	run.Stdout, run.Dir = out, dir
 	said, err := run.StderrPipe()
 	if err == nil {
@@ -308,7 +310,6 @@ func TestRunImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{cmd: run, usage: usage}
 	for st, err := os.Stat(usage); err != nil || st.Size() == 0; st, err = os.Stat(usage) {
 		time.Sleep(time.Millisecond)
 	}
@@ -326,6 +327,7 @@ func TestRunImage(t *testing.T) {
 			if err != nil || len(found) != 1 || syscall.Kill(found[0], syscall.SIGKILL) != nil {
 				t.Error(found, err)
 			}
+			r.mayEnd(t)
 		}
 	}
 	err = run.Wait()

@@ -37,6 +37,7 @@ type running struct {
 	cmd       *exec.Cmd
 	out, said bytes.Buffer
 	usage     string
+	end       string // file without which it does not end
 }
 
 // inBuilt returns the path of a program.
@@ -49,8 +50,9 @@ func inBuilt(program string) string {
 
 func (w way) start(t *testing.T, program string, args ...string) *running {
 	t.Helper()
-	r := &running{cmd: exec.CommandContext(t.Context(), inBuilt(program), args...)}
-	r.cmd.Env = append(os.Environ(), w...)
+	r := &running{cmd: exec.CommandContext(t.Context(), inBuilt(program), args...),
+		end: filepath.Join(t.TempDir(), "end")}
+	r.cmd.Env = append(os.Environ(), w.with("UNTIL="+r.end)...)
 	r.cmd.Stdout, r.cmd.Stderr = &r.out, &r.said
 	for _, v := range w {
 		if path, ok := strings.CutPrefix(v, "FAKE_USAGE="); ok {
@@ -89,9 +91,18 @@ func (r *running) launches(t *testing.T, n uint64) {
 	}
 }
 
+// mayEnd has the program end, which waits for that in front of its last round.
+func (r *running) mayEnd(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(r.end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ends waits for the program, which must compute what it does without the library.
 func (r *running) ends(t *testing.T, want ran) {
 	t.Helper()
+	r.mayEnd(t)
 	if err := r.cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s%s", err, r.out.String(), r.said.String())
 		return
@@ -131,7 +142,7 @@ func moved(t *testing.T, to string, r *running) error {
 
 const patience = 20 * time.Second
 
-// longProgram is one that can be paused for some seconds.
+// longProgram can be paused at many different moments.
 var longProgram = []string{"60", "plain"}
 
 // TestArena: the library's own memory changes nothing in what a program computes, comes to the same addresses each
@@ -490,7 +501,8 @@ func TestRunCUDA(t *testing.T) {
 	program := filepath.Join(built.dir, linked)
 	run := exec.CommandContext(t.Context(), holdfast,
 		append([]string{"run", "--cuda", "--", program}, longProgram...)...)
-	run.Env = append(os.Environ(), alone().with("FAKE_USAGE="+usage)...)
+	end := filepath.Join(dir, "end")
+	run.Env = append(os.Environ(), alone().with("FAKE_USAGE="+usage, "UNTIL="+end)...)
 	if out, err := run.CombinedOutput(); err == nil || !strings.Contains(string(out), "--cuda: libholdfast-cuda.so is "+
 		"not installed") {
 		t.Errorf("without the library: %v\n%s", err, out)
@@ -499,7 +511,7 @@ func TestRunCUDA(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(args ...string) *running {
-		r := &running{cmd: exec.CommandContext(t.Context(), holdfast, args...), usage: usage}
+		r := &running{cmd: exec.CommandContext(t.Context(), holdfast, args...), usage: usage, end: end}
 		r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr, r.cmd.Dir = run.Env, &r.out, &r.said, dir
 		if err := r.cmd.Start(); err != nil {
 			t.Fatal(err)
