@@ -205,6 +205,9 @@ func TestImage(t *testing.T) {
 		t.Run("arena "+arena, func(t *testing.T) {
 			p := twoGPUs(t).with("HOLDFAST_CUDA_ARENA="+arena).startImaged(t, linked, longProgram...)
 			for n, when := range []string{"before", "after"} {
+				if arena == "off" && n == 0 {
+					continue // the other way is the same
+				}
 				p.killed(t, holdfast, when)
 				p.launches(t, p.used(t, 8)+1) // it goes on
 				p.kill(t)
