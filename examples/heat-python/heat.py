@@ -99,14 +99,14 @@ def main(n, steps, name=None, ms=0):
         todo = hf.steps(steps)
         hf.restore()
         if comm.rank == 0:
-            print("heat: begins at step", todo.now, flush=True)
+            print(f"heat: begins at step {todo.now}", flush=True)
         for _ in todo:  # a final checkpoint ends the program here, with exit code 75
             b.step()
             time.sleep(ms / 1000)
         if name:
             b.save(name)
         if comm.rank == 0:
-            print("heat: ends at step", todo.now, flush=True)
+            print(f"heat: ends at step {todo.now}", flush=True)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def hand_out(comm, tasks):
         if not hf.restore():
             for worker in range(1, comm.size):
                 give(worker)
-        print("workers: begins with", taken[0], "answers", flush=True)
+        print(f"workers: begins with {taken[0]} answers", flush=True)
         while taken[0] < tasks:
             if hf.point():
                 sys.exit(75)
@@ -52,7 +52,7 @@ def hand_out(comm, tasks):
             answers[task] = answer
             taken[0] += 1
             give(worker)
-    print("workers: sum", answers.sum(), flush=True)
+    print(f"workers: sum {answers.sum()}", flush=True)
 
 
 def take(comm, ms):
