@@ -223,13 +223,15 @@ static void forget_restored(struct hfm_restored *r) {
 	free(r);
 }
 
+/* least returns the lesser of two numbers; 0 is none. */
+static uint64_t least(uint64_t a, uint64_t b) { return b != 0 && (a == 0 || b < a) ? b : a; }
+
 uint64_t hfm_claim(const char *parent) {
 	const size_t n = strlen(parent);
 	uint64_t first = 0;
 	for (const struct hfm_restored *r = hfm_restored; r != NULL; r = r->next) {
 		if (strcmp(r->parent, parent) == 0 && r->name[n] == '.') {
-			const uint64_t number = strtoull(r->name + n + 1, NULL, 10); /* 0 for those of a group */
-			first = number > 0 && (first == 0 || number < first) ? number : first;
+			first = least(first, strtoull(r->name + n + 1, NULL, 10)); /* 0 for those of a group */
 		}
 	}
 	return first;
@@ -242,7 +244,7 @@ uint64_t hfm_claim_group(const char *begin, const char *end) {
 		char *rest;
 		if (strncmp(r->name, begin, n) == 0) {
 			const uint64_t number = strtoull(r->name + n, &rest, 10);
-			first = strcmp(rest, end) == 0 && (first == 0 || number < first) ? number : first;
+			first = strcmp(rest, end) == 0 ? least(first, number) : first;
 		}
 	}
 	return first;
