@@ -222,8 +222,12 @@ func wakeThen(in *os.File, cuda []int, gpu string) (err error) {
 	if line, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(line) == goLine {
 		return nil
 	}
+	to, failed := moves(context.Background(), gpu)
 	for _, pid := range cuda {
-		e := resume(context.Background(), []int{pid}, gpu)
+		e := failed
+		if e == nil {
+			e = resume([]int{pid}, to)
+		}
 		_, ended := os.Stat(proc(pid, "exe"))
 		if ended == nil && !errors.Is(e, pause.ErrNotPaused) {
 			err = errors.Join(err, e)

@@ -191,8 +191,11 @@ func mappedFiles(pid int) (map[string]os.FileInfo, error) {
 	files := map[string]os.FileInfo{}
 	mapped, err := mappings(pid)
 	for _, m := range mapped {
-		if st, err := os.Stat(m.name); m.shared && m.writes && err == nil && st.Mode().IsRegular() &&
-			st.Sys().(*syscall.Stat_t).Ino == m.inode {
+		if !m.shared || !m.writes {
+			continue // of thousands all but a few
+		}
+		st, err := os.Stat(m.name)
+		if err == nil && st.Mode().IsRegular() && st.Sys().(*syscall.Stat_t).Ino == m.inode {
 			files[m.name] = st
 		}
 	}

@@ -163,10 +163,9 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 				"is there now")
 		}
 	}
-	if o.GPU != "" {
-		if _, err := pause.ParseMoves(ctx, o.GPU); err != nil {
-			return p, err
-		}
+	to, err := moves(ctx, o.GPU)
+	if err != nil {
+		return p, err
 	}
 	if r.Resume {
 		w, err := startWaker(o.Self, r.CUDA, o.GPU, nil)
@@ -184,7 +183,7 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		return err
 	})
 	if err == nil && r.Resume {
-		err = r.wake(ctx, o, p.Guard)
+		err = r.wake(to, p.Guard)
 	}
 	for _, c := range cut {
 		if err != nil { // as if nothing had been tried
@@ -197,13 +196,13 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 
 // wake has the programs that use CUDA take their devices again, or those that were asked for. If they cannot, all
 // processes are ended.
-func (r *record) wake(ctx context.Context, o RestoreOptions, guard *child.Process) error {
+func (r *record) wake(to *pause.Moves, guard *child.Process) error {
 	f, err := hold(r.Tree)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	if err = resume(ctx, r.CUDA, o.GPU); err != nil {
+	if err = resume(r.CUDA, to); err != nil {
 		err = errors.Join(fmt.Errorf("it was ended, as it cannot have its GPU: %w", err), f.end())
 		if guard != nil {
 			_ = guard.Wait() // it ends with the program

@@ -435,7 +435,7 @@ func (f *family) wake() error {
 		return nil
 	}
 	f.asleep = false
-	err := resume(context.Background(), f.cuda, "")
+	err := resume(f.cuda, nil)
 	f.rouse()
 	if err != nil {
 		return fmt.Errorf("it stays paused, holdfast resume may have it go on: %w", err)
@@ -449,15 +449,17 @@ func (f *family) rouse() {
 	f.waker = nil
 }
 
-// resume has paused programs that use CUDA take their devices again, or those that pause.ParseMoves takes.
-func resume(ctx context.Context, cuda []int, gpu string) (err error) {
-	var to *pause.Moves
-	if gpu != "" {
-		if to, err = pause.ParseMoves(ctx, gpu); err != nil {
-			return err
-		}
+// moves reads the GPUs that programs are to get; nil: those that they had.
+func moves(ctx context.Context, gpu string) (*pause.Moves, error) {
+	if gpu == "" {
+		return nil, nil
 	}
-	g, err := pause.Open(context.WithoutCancel(ctx), cuda)
+	return pause.ParseMoves(ctx, gpu)
+}
+
+// resume has paused programs that use CUDA take their devices again, or others.
+func resume(cuda []int, to *pause.Moves) error {
+	g, err := pause.Open(context.Background(), cuda)
 	if err == nil {
 		defer g.Close()
 		err = g.Resume(to)
