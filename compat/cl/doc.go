@@ -38,5 +38,3 @@
 //   - A command that waits for a user event which is not set yet is issued when it is set: the call waits.
 //   - Errors are compared with ==, too. One without a counterpart in OpenCL is an error of gpustate.
 package cl
-
-//go:generate go test ../internal/gen -update

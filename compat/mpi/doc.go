@@ -33,5 +33,3 @@
 // started several ranks and they cannot find each other, every call returns the
 // reason.
 package mpi
-
-//go:generate go test ../internal/gen -update
