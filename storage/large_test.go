@@ -24,7 +24,7 @@ var largeShards = flag.Bool("large", false, "TestLargeShards takes every level a
 const far = 4<<30 + 5*4096
 
 // newLargeCluster returns a cluster on a file system for large files.
-func newLargeCluster(t *testing.T, nodes ...string) (*jobtest.Cluster, *jobtest.LargeFS) {
+func newLargeCluster(t *testing.T, nodes ...string) (*jobtest.Cluster, *largeFS) {
 	c := jobtest.NewCluster(t, nodes...)
 	dirs := []string{"/global"}
 	for _, n := range nodes {
@@ -32,7 +32,7 @@ func newLargeCluster(t *testing.T, nodes ...string) (*jobtest.Cluster, *jobtest.
 			dirs = append(dirs, "/"+n+"/"+l)
 		}
 	}
-	f := jobtest.NewLargeFS(dirs...)
+	f := newLargeFS(dirs...)
 	c.Wrap = f
 	return c, f
 }
@@ -88,7 +88,7 @@ func settleAll(c *jobtest.Cluster, e storage.Epoch, infos []storage.ShardInfo) e
 }
 
 // wantGood verifies an epoch in all directories given.
-func wantGood(t *testing.T, f *jobtest.LargeFS, e storage.Epoch, dirs ...string) {
+func wantGood(t *testing.T, f *largeFS, e storage.Epoch, dirs ...string) {
 	t.Helper()
 	v, err := checkpoints.Open(vfs.With(context.Background(), f), dirs...)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestFarOffsets(t *testing.T) {
 }
 
 // wantStray puts a byte where zeros should be, far off, and takes it away again.
-func wantStray(t *testing.T, f *jobtest.LargeFS) {
+func wantStray(t *testing.T, f *largeFS) {
 	t.Helper()
 	file, err := f.Edit("/b/local/epoch-0000000001/rank-000002.shard", false)
 	if err != nil {
@@ -191,7 +191,7 @@ func wantStray(t *testing.T, f *jobtest.LargeFS) {
 }
 
 // lendFar has rank 1 read its shard from memory while the file has other bytes.
-func lendFar(c *jobtest.Cluster, f *jobtest.LargeFS) {
+func lendFar(c *jobtest.Cluster, f *largeFS) {
 	c.T.Helper()
 	release, err := c.Stores[1].ServeFromMemory(c.T.Context(), 1, storage.LevelLocal, jobtest.ClusterSections(1, 1))
 	if err != nil {
@@ -202,15 +202,15 @@ func lendFar(c *jobtest.Cluster, f *jobtest.LargeFS) {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	was := make([]byte, jobtest.LargePageLen)
+	was := make([]byte, largePageLen)
 	for _, step := range []func() error{
-		func() error { _, err := file.ReadAt(was, far+2*jobtest.LargePageLen); return err },
+		func() error { _, err := file.ReadAt(was, far+2*largePageLen); return err },
 		func() error {
-			_, err := file.WriteAt(make([]byte, jobtest.LargePageLen), far+2*jobtest.LargePageLen)
+			_, err := file.WriteAt(make([]byte, largePageLen), far+2*largePageLen)
 			return err
 		},
 		func() error { _, err := c.Restore(1); return err },
-		func() error { _, err := file.WriteAt(was, far+2*jobtest.LargePageLen); return err },
+		func() error { _, err := file.WriteAt(was, far+2*largePageLen); return err },
 	} {
 		if err := step(); err != nil {
 			c.T.Fatal(err)
@@ -227,18 +227,18 @@ type numbered struct {
 }
 
 func newNumbered(salt uint64, changed int64) *numbered {
-	n := &numbered{rest: make([]byte, jobtest.LargePageLen), salt: salt << 32, changed: changed}
+	n := &numbered{rest: make([]byte, largePageLen), salt: salt << 32, changed: changed}
 	rand.NewChaCha8([32]byte{1}).Read(n.rest)
 	return n
 }
 
 // ReadAt fills whole pages.
 func (n *numbered) ReadAt(p []byte, off int64) (int, error) {
-	if off%jobtest.LargePageLen != 0 || len(p)%jobtest.LargePageLen != 0 {
+	if off%largePageLen != 0 || len(p)%largePageLen != 0 {
 		return 0, fmt.Errorf("[%d,+%d) are not whole pages", off, len(p))
 	}
-	for at := 0; at < len(p); at += jobtest.LargePageLen {
-		i := (off + int64(at)) / jobtest.LargePageLen
+	for at := 0; at < len(p); at += largePageLen {
+		i := (off + int64(at)) / largePageLen
 		copy(p[at:], n.rest)
 		number := n.salt + uint64(i)
 		if n.changed > 0 && i%n.changed == 0 {

@@ -1,3 +1,3 @@
-// Package storagetest helps to test stores of checkpoints: a network in memory between stores, and the suite that every
-// level passes.
+// Package storagetest helps to test stores of checkpoints: the stores of several ranks, a network in memory between
+// them, and damage.
 package storagetest

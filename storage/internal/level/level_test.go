@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
-	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 	"github.com/holdfast-hpc/holdfast/test/fakes3"
 )
@@ -23,13 +22,13 @@ func TestRealStore(t *testing.T) {
 	if url == "" {
 		t.Skip(realStore + " is not set")
 	}
-	storagetest.Run(t, storagetest.Level{Config: storage.LevelConfig{Name: storage.LevelGlobal},
+	runSuite(t, tested{Config: storage.LevelConfig{Name: storage.LevelGlobal},
 		Nodes:  jobtest.NodeNames(2),
 		Shared: true, Store: func(*testing.T) string { return url + "/" + rand.Text() }})
 }
 
 func TestLevels(t *testing.T) {
-	for name, l := range map[string]storagetest.Level{
+	for name, l := range map[string]tested{
 		"local":         {Config: jobtest.Local, Nodes: jobtest.NodeNames(2)},
 		"local, shared": {Config: jobtest.Local, Nodes: []string{"n", "n"}},
 		"partner":       {Config: jobtest.Partner, Nodes: jobtest.NodeNames(2)},
@@ -45,7 +44,7 @@ func TestLevels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storagetest.Run(t, l)
+			runSuite(t, l)
 		})
 	}
 }

@@ -103,22 +103,22 @@ func TestEarlierEpochsGone(t *testing.T) {
 		for _, together := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, ", together ", together), func(t *testing.T) {
 				f := jobtest.NewPackFS()
-				stores := jobtest.OpenPacking(t, f)
+				stores := openPacking(t, f)
 				bring := func(e storage.Epoch) []storage.ShardInfo {
-					secs := func(r int) []storage.Section { return jobtest.MixedSections(r, e) }
+					secs := func(r int) []storage.Section { return mixedSections(r, e) }
 					jobtest.Take(t, stores, e, storage.LevelLocal, secs)
 					var infos []storage.ShardInfo
 					var err error
 					if together {
-						infos, _, err = jobtest.PackTogether(t.Context(), stores, e, secs)
+						infos, _, err = packTogether(t.Context(), stores, e, secs)
 					} else {
 						infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
-							jobtest.PackRanks)
+							packRanks)
 					}
 					if err != nil {
 						t.Fatal(err)
 					}
-					jobtest.Settle(t, stores, e, infos)
+					settle(t, stores, e, infos)
 					return infos
 				}
 				bring(1)
@@ -136,7 +136,7 @@ func TestEarlierEpochsGone(t *testing.T) {
 				}
 				f.RemoveAll("/l")
 				for r, s := range stores {
-					jobtest.WantShard(t, s, 4, jobtest.MixedSections(r, 4))
+					jobtest.WantShard(t, s, 4, mixedSections(r, 4))
 				}
 				if n := jobtest.Findings(t, f, "/g"); n != 0 {
 					t.Errorf("verify has %d findings", n)

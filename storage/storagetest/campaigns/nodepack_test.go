@@ -24,7 +24,7 @@ func TestNodePack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := jobtest.NewPackFS()
 			var stores []*storage.Store
-			for r := range jobtest.PackRanks {
+			for r := range packRanks {
 				cfg.Name, cfg.Dir, cfg.Keep = storage.LevelGlobal, "/g", 9
 				s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), f)),
 					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
@@ -36,15 +36,15 @@ func TestNodePack(t *testing.T) {
 				stores = append(stores, s)
 			}
 			for e := storage.Epoch(1); e <= 6; e++ {
-				secs := func(r int) []storage.Section { return jobtest.MixedSections(r, e) }
+				secs := func(r int) []storage.Section { return mixedSections(r, e) }
 				jobtest.Take(t, stores, e, storage.LevelLocal, secs)
 				var infos []storage.ShardInfo
 				var err error
 				if e%3 == 0 {
 					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
-						jobtest.PackRanks)
+						packRanks)
 				} else {
-					infos, _, err = jobtest.PackTogether(t.Context(), stores, e, secs)
+					infos, _, err = packTogether(t.Context(), stores, e, secs)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -54,13 +54,13 @@ func TestNodePack(t *testing.T) {
 						t.Errorf("epoch %d, rank %d refers to epochs %v", e, i.Rank, i.Origins)
 					}
 				}
-				jobtest.Settle(t, stores, e, infos)
+				settle(t, stores, e, infos)
 			}
 			f.RemoveAll("/l")
 			f.MkdirAll("/l")
 			for e := storage.Epoch(1); e <= 6; e++ {
 				for r, s := range stores {
-					jobtest.WantShard(t, s, e, jobtest.MixedSections(r, e))
+					jobtest.WantShard(t, s, e, mixedSections(r, e))
 				}
 				if n := jobtest.Findings(t, f, "/g"); n != 0 {
 					t.Errorf("verify has %d findings", n)
@@ -80,16 +80,16 @@ func TestNodePackIsExact(t *testing.T) {
 	var packs [][]byte
 	for _, together := range []bool{true, false} {
 		f := jobtest.NewPackFS()
-		stores := jobtest.OpenPacking(t, f)
-		secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
+		stores := openPacking(t, f)
+		secs := func(r int) []storage.Section { return mixedSections(r, 1) }
 		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		var infos []storage.ShardInfo
 		var err error
 		if together {
-			infos, _, err = jobtest.PackTogether(t.Context(), stores, 1, secs)
+			infos, _, err = packTogether(t.Context(), stores, 1, secs)
 		} else {
 			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-				jobtest.PackRanks)
+				packRanks)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestNodePackCrash(t *testing.T) {
 	for _, mode := range []crashfs.Survival{crashfs.LoseAll, crashfs.KeepAll, crashfs.Torn} {
 		for at := 0; ; at++ {
 			f := jobtest.NewPackFS()
-			stores := jobtest.OpenPacking(t, f)
+			stores := openPacking(t, f)
 			secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			start := f.Ops()
@@ -124,7 +124,7 @@ func TestNodePackCrash(t *testing.T) {
 				}
 				return nil
 			})
-			_, _, err := jobtest.PackTogether(context.Background(), stores, 1, secs)
+			_, _, err := packTogether(context.Background(), stores, 1, secs)
 			if err == nil {
 				if at < 40 {
 					t.Errorf("only %d operations", at)
@@ -135,13 +135,13 @@ func TestNodePackCrash(t *testing.T) {
 				t.Fatalf("op %d: %v", at, err)
 			}
 			g := f.Crash(mode, uint64(at))
-			stores = jobtest.OpenPacking(t, g)
+			stores = openPacking(t, g)
 			infos, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-				jobtest.PackRanks)
+				packRanks)
 			if err != nil {
 				t.Fatalf("op %d, again: %v", at, err)
 			}
-			jobtest.Settle(t, stores, 1, infos)
+			settle(t, stores, 1, infos)
 			g.RemoveAll("/l/" + format.EpochName(1))
 			for r, s := range stores {
 				jobtest.WantShard(t, s, 1, jobtest.SmallSections(r, 1))
@@ -158,7 +158,7 @@ func TestNodePackCrash(t *testing.T) {
 func TestNodePackFault(t *testing.T) {
 	for at := 0; ; at++ {
 		f := jobtest.NewPackFS()
-		stores := jobtest.OpenPacking(t, f)
+		stores := openPacking(t, f)
 		secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		start, injected := f.Ops(), errors.New("injected")
@@ -168,7 +168,7 @@ func TestNodePackFault(t *testing.T) {
 			}
 			return nil
 		})
-		infos, n, err := jobtest.PackTogether(t.Context(), stores, 1, secs)
+		infos, n, err := packTogether(t.Context(), stores, 1, secs)
 		f.SetRule(nil)
 		if f.Ops() <= start+at {
 			return
@@ -177,18 +177,18 @@ func TestNodePackFault(t *testing.T) {
 			if !errors.Is(err, injected) {
 				t.Fatalf("op %d: got %v", at, err)
 			}
-			if len(n.Sizes) == len(jobtest.PackRanks) {
+			if len(n.Sizes) == len(packRanks) {
 				if err := stores[0].DropPacks(n); err != nil {
 					t.Fatalf("op %d: drop: %v", at, err)
 				}
 			}
 			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-				jobtest.PackRanks)
+				packRanks)
 		}
 		if err != nil {
 			t.Fatalf("op %d: %v", at, err)
 		}
-		jobtest.Settle(t, stores, 1, infos)
+		settle(t, stores, 1, infos)
 		if left := f.String(); strings.Contains(left, format.TempSuffix) {
 			t.Fatalf("op %d: left behind:\n%s", at, left)
 		}
@@ -202,12 +202,12 @@ func TestNodePackFault(t *testing.T) {
 // free when Write returns, and nothing of the pack stays.
 func TestPartGivesWay(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
-	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.MixedSections(r, 1) })
-	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: jobtest.PackRanks}
+	stores := openPacking(t, f)
+	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return mixedSections(r, 1) })
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
 	var parts []*storage.Part
 	for r, s := range stores {
-		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, jobtest.MixedSections(r, 1))
+		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, mixedSections(r, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,15 +239,15 @@ func TestPartGivesWay(t *testing.T) {
 // TestPartRefuses gives parts what is not what was committed.
 func TestPartRefuses(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
-	secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
+	stores := openPacking(t, f)
+	secs := func(r int) []storage.Section { return mixedSections(r, 1) }
 	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
-	changed := jobtest.MixedSections(1, 1)
+	changed := mixedSections(1, 1)
 	changed[4].Source.(storage.Bytes)[5]++
-	filled := jobtest.MixedSections(1, 1)
+	filled := mixedSections(1, 1)
 	copy(filled[5].Source.(storage.Bytes), jobtest.Random(3, 300_000)) // takes room where zeros took none
 	for name, bad := range map[string][]storage.Section{"a byte changed": changed, "zeros became data": filled} {
-		_, _, err := jobtest.PackTogether(t.Context(), stores, 1, func(r int) []storage.Section {
+		_, _, err := packTogether(t.Context(), stores, 1, func(r int) []storage.Section {
 			if r == 1 {
 				return bad
 			}
@@ -267,11 +267,11 @@ func TestPartRefuses(t *testing.T) {
 		storage.ErrNotCommitted) {
 		t.Errorf("epoch that is nowhere: %v", err)
 	}
-	infos, _, err := jobtest.PackTogether(t.Context(), stores, 1, secs)
+	infos, _, err := packTogether(t.Context(), stores, 1, secs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobtest.Settle(t, stores, 1, infos)
+	settle(t, stores, 1, infos)
 	if _, err := stores[1].NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, secs(1)); !errors.Is(err,
 		storage.ErrCommitted) {
 		t.Errorf("committed already: %v", err)

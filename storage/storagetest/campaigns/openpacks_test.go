@@ -60,7 +60,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 				files = privateSharer{f}
 			}
 			var stores []*storage.Store
-			for r := range jobtest.PackRanks {
+			for r := range packRanks {
 				s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), files)),
 					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
 						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: filepath.Join(dir, "l"),
@@ -72,7 +72,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 				t.Cleanup(func() { s.Close() })
 				stores = append(stores, s)
 			}
-			secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
+			secs := func(r int) []storage.Section { return mixedSections(r, 1) }
 			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			infos, err := ledTogether(t, stores, secs, !c.alone, c.far)
 			if c.far {
@@ -84,7 +84,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			jobtest.Settle(t, stores, 1, infos)
+			settle(t, stores, 1, infos)
 			if got, want := f.opened.Load(), c.opened; got != want {
 				t.Errorf("the pack was opened %d times, want %d", got, want)
 			}
@@ -106,7 +106,7 @@ func TestPackIsOpenedOnce(t *testing.T) {
 func ledTogether(t *testing.T, stores []*storage.Store, secs func(r int) []storage.Section, led,
 	far bool) ([]storage.ShardInfo, error) {
 	t.Helper()
-	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: jobtest.PackRanks}
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
 	parts := make([]*storage.Part, len(stores))
 	for r, s := range stores {
 		var err error
@@ -153,7 +153,7 @@ func (f privateSharer) Share(name string, direct bool) (vfs.File, error) {
 // and one that is committed never is.
 func TestPackLeftBehind(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 	global := level.NewDir(f, storage.LevelGlobal, "/g", 0)
@@ -181,7 +181,7 @@ func TestPackLeftBehind(t *testing.T) {
 		}
 		infos = append(infos, part...)
 	}
-	jobtest.Settle(t, stores, 1, infos)
+	settle(t, stores, 1, infos)
 	if found := jobtest.Findings(t, f, "/l", "/g"); found != 0 {
 		t.Errorf("%d findings", found)
 	}
@@ -199,9 +199,9 @@ func TestPackLeftBehind(t *testing.T) {
 // its part. What is left is removed.
 func TestPartClosed(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
-	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: jobtest.PackRanks}
+	n := storage.NodePack{Epoch: 1, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
 	var parts []*storage.Part
 	for r, s := range stores {
 		p, err := s.NewPart(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, jobtest.SmallSections(r, 1))

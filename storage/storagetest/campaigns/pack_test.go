@@ -22,7 +22,7 @@ import (
 
 func TestFlushNodePacks(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	for e := storage.Epoch(1); e <= 3; e++ {
 		jobtest.Take(t, stores, e, storage.LevelLocal,
 			func(r int) []storage.Section { return jobtest.SmallSections(r, e) })
@@ -56,7 +56,7 @@ func TestFlushNodePacks(t *testing.T) {
 // bytes, or an error that says corrupt.
 func TestEveryByteOfAPackFlipped(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 	infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 	if err != nil {
@@ -91,7 +91,7 @@ func TestEveryByteOfAPackFlipped(t *testing.T) {
 func TestFlushNodeCrash(t *testing.T) {
 	for at := 0; ; at++ {
 		f := jobtest.NewPackFS()
-		stores := jobtest.OpenPacking(t, f)
+		stores := openPacking(t, f)
 		jobtest.Take(t, stores, 1, storage.LevelLocal,
 			func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 		start := f.Ops()
@@ -109,7 +109,7 @@ func TestFlushNodeCrash(t *testing.T) {
 		if !errors.Is(err, crashfs.ErrCrashed) {
 			t.Fatalf("op %d: %v", at, err)
 		}
-		stores = jobtest.OpenPacking(t, f.Crash(crashfs.Torn, uint64(at)))
+		stores = openPacking(t, f.Crash(crashfs.Torn, uint64(at)))
 		infos, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 		if err != nil {
 			t.Fatalf("op %d, again: %v", at, err)
@@ -123,7 +123,7 @@ func TestFlushNodeCrash(t *testing.T) {
 
 func TestFlushNodeResumes(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 	first, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{0, 1, 2})
 	if err != nil {
@@ -174,16 +174,16 @@ func TestThrottle(t *testing.T) {
 // takes its place.
 func TestFlushNodeCommitted(t *testing.T) {
 	f := jobtest.NewPackFS()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 1) })
 	infos, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-		jobtest.PackRanks)
+		packRanks)
 	if err != nil {
 		t.Fatal(err)
 	}
 	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, infos)
 	again, err := stores[1].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-		jobtest.PackRanks)
+		packRanks)
 	if err != nil || fmt.Sprint(again) != fmt.Sprint(infos) {
 		t.Errorf("again: got %v, %v", again, err)
 	}
@@ -191,12 +191,12 @@ func TestFlushNodeCommitted(t *testing.T) {
 	f.RemoveAll("/l/" + format.EpochName(1))
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SmallSections(r, 2) })
 	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-		jobtest.PackRanks); !errors.Is(err,
+		packRanks); !errors.Is(err,
 		storage.ErrCommitted) {
 		t.Errorf("other contents: got %v, want ErrCommitted", err)
 	}
 	var bad *storage.OptionError
-	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, "nowhere", jobtest.PackRanks); !errors.As(err,
+	if _, err := stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, "nowhere", packRanks); !errors.As(err,
 		&bad) {
 		t.Errorf("no such level: %v", err)
 	}
@@ -213,7 +213,7 @@ func TestRateLimit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := jobtest.NewPackFS()
 			var stores []*storage.Store
-			for r := range jobtest.PackRanks {
+			for r := range packRanks {
 				s, err := storage.Open(vfs.With(t.Context(), f),
 					storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
 						Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
@@ -233,15 +233,15 @@ func TestRateLimit(t *testing.T) {
 				var infos []storage.ShardInfo
 				var err error
 				if together {
-					infos, _, err = jobtest.PackTogether(t.Context(), stores, e, secs)
+					infos, _, err = packTogether(t.Context(), stores, e, secs)
 				} else {
 					infos, err = stores[0].FlushNode(t.Context(), e, storage.LevelLocal, storage.LevelGlobal,
-						jobtest.PackRanks)
+						packRanks)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				jobtest.Settle(t, stores, e, infos)
+				settle(t, stores, e, infos)
 				for _, i := range infos {
 					written += i.ShardBytes
 				}
@@ -288,7 +288,7 @@ func TestPackUnderItsNameCrash(t *testing.T) {
 		syncs := 0
 		for at := 0; ; at++ {
 			f := jobtest.NewPackFS()
-			stores := jobtest.OpenPacking(t, f)
+			stores := openPacking(t, f)
 			jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 			start, kind := f.Ops(), ""
 			f.SetRule(func(op crashfs.Op) error {
@@ -333,7 +333,7 @@ func TestPackUnderItsNameCrash(t *testing.T) {
 // completes has the next start complete a flush, and loses what is not durable once it is committed.
 func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []storage.Section) {
 	t.Helper()
-	stores := jobtest.OpenPacking(t, f)
+	stores := openPacking(t, f)
 	var infos []storage.ShardInfo
 	for r := range stores {
 		part, err := stores[r].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, []int{r})
@@ -342,13 +342,13 @@ func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []stor
 		}
 		infos = append(infos, part...)
 	}
-	jobtest.Settle(t, stores, 1, infos)
+	settle(t, stores, 1, infos)
 	g := f.Crash(crashfs.LoseAll, 0)
 	g.RemoveAll("/l/" + format.EpochName(1))
 	if found := jobtest.Findings(t, g, "/g"); found != 0 {
 		t.Errorf("%s: %d findings", what, found)
 	}
-	for r, s := range jobtest.OpenPacking(t, g) {
+	for r, s := range openPacking(t, g) {
 		jobtest.WantShard(t, s, 1, secs(r))
 	}
 	if t.Failed() {
@@ -361,7 +361,7 @@ func completes(t *testing.T, f *crashfs.FS, what string, secs func(r int) []stor
 func TestUnsyncedPackGoes(t *testing.T) {
 	for nth := 1; nth <= 2; nth++ {
 		f := jobtest.NewPackFS()
-		stores := jobtest.OpenPacking(t, f)
+		stores := openPacking(t, f)
 		secs := func(r int) []storage.Section { return jobtest.SmallSections(r, 1) }
 		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		syncs := 0
@@ -389,7 +389,7 @@ func TestPackBytes(t *testing.T) {
 	for _, together := range []bool{true, false} {
 		f := jobtest.NewPackFS()
 		var stores []*storage.Store
-		for r := range jobtest.PackRanks {
+		for r := range packRanks {
 			s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), f)),
 				storage.Options{Job: "pack", Rank: r, Size: 3, Node: "n",
 					Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l"},
@@ -400,20 +400,20 @@ func TestPackBytes(t *testing.T) {
 			t.Cleanup(func() { s.Close() })
 			stores = append(stores, s)
 		}
-		secs := func(r int) []storage.Section { return jobtest.MixedSections(r, 1) }
+		secs := func(r int) []storage.Section { return mixedSections(r, 1) }
 		jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
 		var infos []storage.ShardInfo
 		var err error
 		if together {
-			infos, _, err = jobtest.PackTogether(t.Context(), stores, 1, secs)
+			infos, _, err = packTogether(t.Context(), stores, 1, secs)
 		} else {
 			infos, err = stores[0].FlushNode(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal,
-				jobtest.PackRanks)
+				packRanks)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobtest.Settle(t, stores, 1, infos)
+		settle(t, stores, 1, infos)
 		var packs []int
 		for _, i := range infos {
 			packs = append(packs, i.Pack)

@@ -175,25 +175,7 @@ func FlipByte(t *testing.T, file string, at int64) {
 	}
 }
 
-// OpenPacking returns a node of three ranks that share its local directory.
-func OpenPacking(t *testing.T, f *crashfs.FS) []*storage.Store {
-	t.Helper()
-	var out []*storage.Store
-	for r := range 3 {
-		s, err := storage.Open(WithPools(vfs.With(t.Context(), f)), storage.Options{Job: "pack", Rank: r, Size: 3,
-			Node: "n",
-			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 2},
-				{Name: storage.LevelGlobal, Dir: "/g", Keep: 2}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		out = append(out, s)
-	}
-	return out
-}
-
-// NewPackFS returns an empty disk for OpenPacking.
+// NewPackFS returns an empty disk with the directories /l and /g.
 func NewPackFS() *crashfs.FS {
 	f := crashfs.New()
 	f.SetDirect(true)

@@ -1,4 +1,4 @@
-package jobtest
+package storage_test
 
 import (
 	"encoding/binary"
@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
-// LargeFS is a file system in memory for files of many GiB that say little: of each
+// largeFS is a file system in memory for files of many GiB that say little: of each
 // page it keeps a number, its first eight bytes, and the place of the rest among all
 // rests seen so far. Pages that were never written are zero. Nothing is lost or fails.
-type LargeFS struct {
+type largeFS struct {
 	mu    sync.Mutex
 	files map[string]*largeData // guarded by mu; by clean path; nil: a directory
 	rests map[string]uint32     // guarded by mu
@@ -35,16 +35,16 @@ type largePage struct {
 	rest   uint32
 }
 
-// LargePageLen is the bytes of a page.
+// largePageLen is the bytes of a page.
 const (
-	LargePageLen = 4096
-	largeRestLen = LargePageLen - 8
+	largePageLen = 4096
+	largeRestLen = largePageLen - 8
 )
 
-// NewLargeFS returns a file system with empty directories.
-func NewLargeFS(dirs ...string) *LargeFS {
+// newLargeFS returns a file system with empty directories.
+func newLargeFS(dirs ...string) *largeFS {
 	zeros := string(make([]byte, largeRestLen))
-	f := &LargeFS{files: map[string]*largeData{"/": nil}, rests: map[string]uint32{zeros: 0}, all: []string{zeros}}
+	f := &largeFS{files: map[string]*largeData{"/": nil}, rests: map[string]uint32{zeros: 0}, all: []string{zeros}}
 	for _, d := range dirs {
 		for ; d != "/"; d = path.Dir(d) {
 			f.files[d] = nil
@@ -58,7 +58,7 @@ func largeError(op, name string, err error) error {
 }
 
 // Create makes an empty file; one of that name is an error.
-func (f *LargeFS) Create(name string, _ bool) (vfs.File, error) {
+func (f *largeFS) Create(name string, _ bool) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -74,10 +74,10 @@ func (f *LargeFS) Create(name string, _ bool) (vfs.File, error) {
 }
 
 // Edit opens a file to change it.
-func (f *LargeFS) Edit(name string, _ bool) (vfs.File, error) { return f.Open(name) }
+func (f *largeFS) Edit(name string, _ bool) (vfs.File, error) { return f.Open(name) }
 
 // Open opens a file; all can be read and written.
-func (f *LargeFS) Open(name string) (vfs.File, error) {
+func (f *largeFS) Open(name string) (vfs.File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.files[path.Clean(name)]
@@ -88,7 +88,7 @@ func (f *LargeFS) Open(name string) (vfs.File, error) {
 }
 
 // Mkdir makes a directory.
-func (f *LargeFS) Mkdir(name string) error {
+func (f *largeFS) Mkdir(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -100,7 +100,7 @@ func (f *LargeFS) Mkdir(name string) error {
 }
 
 // ReadDir lists a directory by name.
-func (f *LargeFS) ReadDir(name string) (out []vfs.Entry, err error) {
+func (f *largeFS) ReadDir(name string) (out []vfs.Entry, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -125,7 +125,7 @@ func largeEntry(name string, d *largeData) vfs.Entry {
 }
 
 // Stat describes a file or a directory.
-func (f *LargeFS) Stat(name string) (vfs.Entry, error) {
+func (f *largeFS) Stat(name string) (vfs.Entry, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d, ok := f.files[path.Clean(name)]
@@ -136,7 +136,7 @@ func (f *LargeFS) Stat(name string) (vfs.Entry, error) {
 }
 
 // CheckDir reports no error for a directory that exists.
-func (f *LargeFS) CheckDir(name string, _ bool) error {
+func (f *largeFS) CheckDir(name string, _ bool) error {
 	e, err := f.Stat(name)
 	if err == nil && !e.Dir {
 		err = largeError("stat", name, fs.ErrInvalid)
@@ -145,7 +145,7 @@ func (f *LargeFS) CheckDir(name string, _ bool) error {
 }
 
 // Rename moves a file.
-func (f *LargeFS) Rename(from, to string) error {
+func (f *largeFS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d := f.files[path.Clean(from)]
@@ -158,7 +158,7 @@ func (f *LargeFS) Rename(from, to string) error {
 }
 
 // Link gives a file a second name.
-func (f *LargeFS) Link(from, to string) error {
+func (f *largeFS) Link(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, taken := f.files[path.Clean(to)]; taken {
@@ -169,7 +169,7 @@ func (f *LargeFS) Link(from, to string) error {
 }
 
 // Remove removes a name.
-func (f *LargeFS) Remove(name string) error {
+func (f *largeFS) Remove(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name = path.Clean(name)
@@ -181,7 +181,7 @@ func (f *LargeFS) Remove(name string) error {
 }
 
 // RemoveAll removes a directory and everything below it.
-func (f *LargeFS) RemoveAll(dir string) {
+func (f *largeFS) RemoveAll(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for p := range f.files {
@@ -192,13 +192,13 @@ func (f *LargeFS) RemoveAll(dir string) {
 }
 
 // SyncDir does nothing: nothing is lost.
-func (f *LargeFS) SyncDir(string) error { return nil }
+func (f *largeFS) SyncDir(string) error { return nil }
 
 // Free reports room without end.
-func (f *LargeFS) Free(string) (int64, error) { return 1 << 50, nil }
+func (f *largeFS) Free(string) (int64, error) { return 1 << 50, nil }
 
 type largeFile struct {
-	fs *LargeFS
+	fs *largeFS
 	d  *largeData
 }
 
@@ -206,15 +206,15 @@ type largeFile struct {
 func (f *largeFile) ReadAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	var page [LargePageLen]byte
+	var page [largePageLen]byte
 	done := 0
 	for done < len(p) && off < f.d.size {
-		at := off % LargePageLen
-		n := int(min(int64(len(p)-done), LargePageLen-at, f.d.size-off))
-		if n == LargePageLen {
-			f.fs.load(f.d.page(off/LargePageLen), p[done:done+n])
+		at := off % largePageLen
+		n := int(min(int64(len(p)-done), largePageLen-at, f.d.size-off))
+		if n == largePageLen {
+			f.fs.load(f.d.page(off/largePageLen), p[done:done+n])
 		} else {
-			f.fs.load(f.d.page(off/LargePageLen), page[:])
+			f.fs.load(f.d.page(off/largePageLen), page[:])
 			copy(p[done:done+n], page[at:])
 		}
 		done, off = done+n, off+int64(n)
@@ -233,7 +233,7 @@ func (d *largeData) page(i int64) largePage {
 }
 
 // load fills a page. mu is held.
-func (f *LargeFS) load(g largePage, p []byte) {
+func (f *largeFS) load(g largePage, p []byte) {
 	binary.LittleEndian.PutUint64(p, g.number)
 	if g.rest == 0 {
 		clear(p[8:])
@@ -246,13 +246,13 @@ func (f *LargeFS) load(g largePage, p []byte) {
 func (f *largeFile) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	var page [LargePageLen]byte
+	var page [largePageLen]byte
 	done := 0
 	for done < len(p) {
-		i, at := off/LargePageLen, off%LargePageLen
-		n := int(min(int64(len(p)-done), LargePageLen-at))
+		i, at := off/largePageLen, off%largePageLen
+		n := int(min(int64(len(p)-done), largePageLen-at))
 		whole := p[done : done+n]
-		if n < LargePageLen {
+		if n < largePageLen {
 			f.fs.load(f.d.page(i), page[:])
 			copy(page[at:], whole)
 			whole = page[:]
@@ -272,7 +272,7 @@ func (d *largeData) grow(n int64) {
 }
 
 // store finds the stand-in for a page. mu is held.
-func (f *LargeFS) store(p []byte) largePage {
+func (f *largeFS) store(p []byte) largePage {
 	g := largePage{number: binary.LittleEndian.Uint64(p)}
 	rest, known := f.rests[string(p[8:])]
 	if !known {

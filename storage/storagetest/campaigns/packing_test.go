@@ -1,4 +1,4 @@
-package jobtest
+package campaigns
 
 import (
 	"context"
@@ -7,17 +7,38 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
+	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
-// PackRanks are those of OpenPacking.
-var PackRanks = []int{0, 1, 2}
+// openPacking returns a node of three ranks that share its local directory.
+func openPacking(t *testing.T, f *crashfs.FS) []*storage.Store {
+	t.Helper()
+	var out []*storage.Store
+	for r := range 3 {
+		s, err := storage.Open(jobtest.WithPools(vfs.With(t.Context(), f)), storage.Options{
+			Job: "pack", Rank: r, Size: 3, Node: "n",
+			Levels: []storage.LevelConfig{{Name: storage.LevelLocal, Dir: "/l", Keep: 2},
+				{Name: storage.LevelGlobal, Dir: "/g", Keep: 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		out = append(out, s)
+	}
+	return out
+}
 
-// PackTogether acts as the ranks of a node: sizes, parts, seal.
-func PackTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
+// packRanks are those of openPacking.
+var packRanks = []int{0, 1, 2}
+
+// packTogether acts as the ranks of a node: sizes, parts, seal.
+func packTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
 	secs func(r int) []storage.Section) ([]storage.ShardInfo, storage.NodePack, error) {
-	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: PackRanks}
+	n := storage.NodePack{Epoch: e, From: storage.LevelLocal, To: storage.LevelGlobal, Ranks: packRanks}
 	parts := make([]*storage.Part, len(stores))
 	for r, s := range stores {
 		var err error
@@ -48,8 +69,8 @@ func PackTogether(ctx context.Context, stores []*storage.Store, e storage.Epoch,
 	return infos, n, err
 }
 
-// Settle commits an epoch that was packed.
-func Settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []storage.ShardInfo) {
+// settle commits an epoch that was packed.
+func settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []storage.ShardInfo) {
 	t.Helper()
 	if err := stores[0].Commit(t.Context(), e, storage.LevelGlobal, infos); err != nil {
 		t.Fatal(err)
@@ -61,14 +82,14 @@ func Settle(t *testing.T, stores []*storage.Store, e storage.Epoch, infos []stor
 	}
 }
 
-// MixedSections has everything a shard can have: zeros, repeats, compressible bytes, sections that start on a page and
+// mixedSections has everything a shard can have: zeros, repeats, compressible bytes, sections that start on a page and
 // others.
-func MixedSections(rank int, e storage.Epoch) []storage.Section {
+func mixedSections(rank int, e storage.Epoch) []storage.Section {
 	soft := make([]byte, 400_000)
 	for i := range soft {
 		soft[i] = byte(int(e) + i/512)
 	}
-	return append(SmallSections(rank, e), storagetest.Section("soft", soft),
-		storagetest.Section("big", Random(uint64(rank)+7, 700_000+rank*4096)),
+	return append(jobtest.SmallSections(rank, e), storagetest.Section("soft", soft),
+		storagetest.Section("big", jobtest.Random(uint64(rank)+7, 700_000+rank*4096)),
 		storagetest.Section("hole", make([]byte, 300_000)), storagetest.Section("end", []byte("x")))
 }

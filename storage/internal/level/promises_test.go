@@ -1,4 +1,4 @@
-package storagetest
+package level_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/checkpoints"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
 func (s *suite) commit() {
@@ -196,7 +197,7 @@ func (s *suite) oddSizes() {
 			for j := range b {
 				b[j] = byte(j*7 + rank + int(e)*3 + j>>9)
 			}
-			secs = append(secs, Section(string(rune('a'+i)), b))
+			secs = append(secs, storagetest.Section(string(rune('a'+i)), b))
 		}
 		return secs
 	}

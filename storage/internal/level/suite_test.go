@@ -1,4 +1,4 @@
-package storagetest
+package level_test
 
 import (
 	"context"
@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/storage"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 )
 
-// Level has the level that Run tests, and its needs.
-type Level struct {
-	Config storage.LevelConfig // Dir is chosen by Run
+// tested is a level for the suite, and its needs.
+type tested struct {
+	Config storage.LevelConfig // Dir is chosen by runSuite
 	Nodes  []string            // node of each rank
 	// Shared: all ranks have one directory. Otherwise each node has its own.
 	Shared bool
@@ -21,10 +22,10 @@ type Level struct {
 	Store func(t *testing.T) string
 }
 
-// Run checks the promises of every level. An epoch exists there when it is committed and not before. It is restored bit
-// for bit from only that level. Committed epochs are not replaced. Discarded and pruned ones are gone, and nothing else
-// is. A cancelled context ends an operation and leaves nothing.
-func Run(t *testing.T, l Level) {
+// runSuite checks the promises of every level. An epoch exists there when it is committed and not before. It is
+// restored bit for bit from only that level. Committed epochs are not replaced. Discarded and pruned ones are gone, and
+// nothing else is. A cancelled context ends an operation and leaves nothing.
+func runSuite(t *testing.T, l tested) {
 	for name, test := range map[string]func(*suite){
 		"commit makes it exist": (*suite).commit,
 		"restore alone":         (*suite).restoreAlone,
@@ -50,11 +51,11 @@ func Run(t *testing.T, l Level) {
 // before it where that is another.
 type suite struct {
 	*testing.T
-	level    Level
+	level    tested
 	dir      string
 	url      string // of the level under test, if it is an object store
-	stores   Stores
-	sections SectionsFor
+	stores   storagetest.Stores
+	sections storagetest.SectionsFor
 }
 
 func (s *suite) dirOf(level, node string) string {
@@ -69,7 +70,7 @@ func (s *suite) dirOf(level, node string) string {
 
 func (s *suite) open() {
 	s.Helper()
-	net := NewLoopback(len(s.level.Nodes))
+	net := storagetest.NewLoopback(len(s.level.Nodes))
 	for r, node := range s.level.Nodes {
 		configs := []storage.LevelConfig{s.level.Config}
 		if s.level.Config.Name != storage.LevelLocal {
@@ -98,7 +99,7 @@ func (s *suite) open() {
 func ordinary(rank int, e storage.Epoch) []storage.Section {
 	b := make([]byte, 700_000+rank*1000)
 	rand.NewChaCha8([32]byte{byte(rank), byte(e)}).Read(b)
-	return []storage.Section{Section("data", b)}
+	return []storage.Section{storagetest.Section("data", b)}
 }
 
 // bring writes an epoch to the level, committing it at local on the way, and
