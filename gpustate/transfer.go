@@ -36,20 +36,18 @@ func (b Box) driver(at Layout) (driver.Box, driver.Layout) {
 }
 
 func bytesOf(b Linear, off, n int) object.Area {
-	return object.Area{Entry: b.linear().e, Off: int64(off), Bytes: int64(n)}
+	return object.Area{Entry: b.linear().e, Place: driver.Bytes(int64(off), int64(n))}
 }
 
 func boxOf(b Linear, size Box, at Layout) object.Area {
-	a := object.Area{Entry: b.linear().e, Form: object.FormBox}
-	a.Size, a.At = size.driver(at)
-	return a
+	return object.Area{Entry: b.linear().e, Place: driver.BoxAt(size.driver(at))}
 }
 
 func pixelsOf(i *Image, r Region) object.Area {
 	for d := range r.Size {
 		r.Size[d] = cmp.Or(r.Size[d], 1)
 	}
-	return object.Area{Entry: i.e, Form: object.FormPixels, Region: driver.Region(r)}
+	return object.Area{Entry: i.e, Place: driver.Pixels(driver.Region(r))}
 }
 
 // transfer is a command between an area and the program's memory.
@@ -166,7 +164,7 @@ func (q *Queue) transfer(t transfer, after []*Event) (*Event, error) {
 func (t *transfer) checkHost() error {
 	n := int64(len(t.host))
 	switch want := t.Content(); {
-	case t.Form == object.FormBox:
+	case t.Form == driver.FormBox:
 		if err := object.InLayout(t.there, t.Size, n); err != nil {
 			return fmt.Errorf("the host's memory: %w", err)
 		}
@@ -177,22 +175,12 @@ func (t *transfer) checkHost() error {
 }
 
 func (t *transfer) issue(on *Queue, wait []driver.Event) (driver.Event, error) {
-	drv, q, a := on.dev.state.Session, on.e.Handle, t.Flat()
-	switch {
-	case a.Form == object.FormBox && t.read:
-		return drv.ReadRect(q, a.Handle, driver.Rect{Size: a.Size, To: t.there, From: a.At}, t.host, t.block, wait)
-	case a.Form == object.FormBox:
-		return drv.WriteRect(q, a.Handle, driver.Rect{Size: a.Size, To: a.At, From: t.there}, t.host, t.block, wait)
-	case a.Form == object.FormPixels && t.read:
-		return drv.ReadImage(q, a.Handle, a.Region, t.host, t.block, wait)
-	case a.Form == object.FormPixels:
-		return drv.WriteImage(q, a.Handle, a.Region, t.host, t.block, wait)
-	case a.Bytes == 0:
-		return drv.Marker(q, wait)
-	case t.read:
-		return drv.Read(q, a.Handle, a.Off, t.host, t.block, wait)
+	a := t.Flat()
+	if a.Form == driver.FormBytes && a.Bytes == 0 {
+		return on.marker(wait)
 	}
-	return drv.Write(q, a.Handle, a.Off, t.host, t.block, wait)
+	return on.dev.state.Session.Transfer(on.e.Handle, driver.Transfer{Mem: a.Handle, Place: a.Place, Host: t.host,
+		There: t.there, Read: t.read, Block: t.block}, wait)
 }
 
 // command issues a command on areas, the first of which errors name, when check finds them fit for it; it holds the
@@ -267,20 +255,11 @@ func (q *Queue) CopyImage(dst *Image, to [3]int, src *Image, r Region, after ...
 func (q *Queue) copy(to, from object.Area, after []*Event) (*Event, error) {
 	check := func() error { return to.Fits(&from) }
 	do := func(wait []driver.Event) (driver.Event, error) {
-		drv, q, to, from := q.dev.state.Session, q.e.Handle, to.Flat(), from.Flat()
-		switch {
-		case to.Form == object.FormBox:
-			return drv.CopyRect(q, to.Handle, from.Handle, driver.Rect{Size: to.Size, To: to.At, From: from.At}, wait)
-		case to.Form == object.FormPixels && from.Form == object.FormPixels:
-			return drv.CopyImage(q, to.Handle, to.Region.Origin, from.Handle, from.Region, wait)
-		case to.Form == object.FormPixels:
-			return drv.CopyBufferToImage(q, to.Handle, to.Region, from.Handle, from.Off, wait)
-		case from.Form == object.FormPixels:
-			return drv.CopyImageToBuffer(q, to.Handle, to.Off, from.Handle, from.Region, wait)
-		case to.Bytes == 0:
-			return drv.Marker(q, wait)
+		to, from := to.Flat(), from.Flat()
+		if to.Form == driver.FormBytes && from.Form == driver.FormBytes && to.Bytes == 0 {
+			return q.marker(wait)
 		}
-		return drv.Copy(q, to.Handle, to.Off, from.Handle, from.Off, to.Bytes, wait)
+		return q.dev.state.Session.Copy(q.e.Handle, to.Handle, to.Place, from.Handle, from.Place, wait)
 	}
 	return q.command("copy to", []object.Area{to, from}, false, after, check, do, nil)
 }
@@ -301,7 +280,7 @@ func (q *Queue) Fill(b Linear, off, n int, pattern []byte, after ...*Event) (*Ev
 		if n == 0 {
 			return q.marker(wait)
 		}
-		return q.dev.state.Session.Fill(q.e.Handle, a.Handle, a.Off, a.Bytes, pattern, wait)
+		return q.dev.state.Session.Fill(q.e.Handle, a.Handle, a.Place, pattern, wait)
 	}, nil)
 }
 
@@ -318,15 +297,14 @@ func (q *Queue) FillImage(i *Image, r Region, c Color, after ...*Event) (*Event,
 	a := pixelsOf(i, r)
 	return q.command("fill", []object.Area{a}, false, after, func() error { return nil },
 		func(wait []driver.Event) (driver.Event, error) {
-			b := a.Flat()
-			if b.Form == object.FormPixels {
-				return q.dev.state.Session.FillImage(q.e.Handle, a.Handle, a.Region, c, wait)
+			b, pattern := a.Flat(), c[:]
+			if b.Form != driver.FormPixels {
+				var err error
+				if pattern, err = c.Pixel(i.e.Record.Mem.Image.Order, i.e.Record.Mem.Image.Type); err != nil {
+					return 0, err
+				}
 			}
-			pixel, err := c.Pixel(i.e.Record.Mem.Image.Order, i.e.Record.Mem.Image.Type)
-			if err != nil {
-				return 0, err
-			}
-			return q.dev.state.Session.Fill(q.e.Handle, b.Handle, b.Off, b.Bytes, pixel, wait)
+			return q.dev.state.Session.Fill(q.e.Handle, b.Handle, b.Place, pattern, wait)
 		}, nil)
 }
 

@@ -82,7 +82,7 @@ func (r *Device) Upload(bytes int64) (took time.Duration, err error) {
 		start := time.Now()
 		for done := int64(0); done < bytes; done += piece {
 			n := min(piece, bytes-done)
-			ev, err := r.d.Write(r.queue, mem, 0, host.Bytes()[:n], false, nil)
+			ev, err := r.d.Transfer(r.queue, gpubench.Transfer{Mem: mem, Host: host.Bytes()[:n]}, nil)
 			if err != nil {
 				return 0, err
 			}
@@ -131,22 +131,22 @@ func (c *Copies) Free() error {
 // Up copies to the device so often, and waits.
 func (c *Copies) Up(times int) error {
 	return c.many(times, func() (gpubench.Event, error) {
-		return c.d.Write(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil)
+		return c.d.Transfer(c.queue, gpubench.Transfer{Mem: c.mem[0], Host: c.host.Bytes()}, nil)
 	})
 }
 
 // Down copies to the host so often, and waits.
 func (c *Copies) Down(times int) error {
 	return c.many(times, func() (gpubench.Event, error) {
-		return c.d.Read(c.queue, c.mem[0], 0, c.host.Bytes(), false, nil)
+		return c.d.Transfer(c.queue, gpubench.Transfer{Mem: c.mem[0], Host: c.host.Bytes(), Read: true}, nil)
 	})
 }
 
 // Inside copies within the device so often, and waits.
 func (c *Copies) Inside(times int) error {
-	bytes := int64(len(c.host.Bytes()))
+	all := gpubench.Bytes(0, int64(len(c.host.Bytes())))
 	return c.many(times, func() (gpubench.Event, error) {
-		return c.d.Copy(c.queue, c.mem[1], 0, c.mem[0], 0, bytes, nil)
+		return c.d.Copy(c.queue, c.mem[1], all, c.mem[0], all, nil)
 	})
 }
 

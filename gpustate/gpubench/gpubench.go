@@ -16,6 +16,8 @@ type (
 	PeerCopier = driver.PeerCopier
 	// Handle stands for an object of a Device.
 	Handle = driver.Handle
+	// Transfer is a command that moves bytes from or to the host.
+	Transfer = driver.Transfer
 	// Event is the end of a command.
 	Event = driver.Event
 	// Pinned is host memory that a Device reads and writes by itself.
@@ -38,6 +40,9 @@ const (
 	ArgMem    = driver.ArgMem
 	ArgValue  = driver.ArgValue
 )
+
+// Bytes is a range of an object.
+var Bytes = driver.Bytes
 
 // Open opens a device, by the kind and the index in its Info.
 func Open(kind string, index int) (Device, error) {

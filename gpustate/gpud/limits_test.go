@@ -85,7 +85,8 @@ func TestEventsWithoutEnd(t *testing.T) {
 	defer close(ended)
 	go func() {
 		for i := range uint64(session.MaxOpen + 2) {
-			m := &wire.Transfer{Queue: 3, Mem: 2, Event: 100 + i, Write: true, Inline: true, Bytes: 1}
+			m := &wire.Transfer{Queue: 3, Mem: 2, Event: 100 + i, Write: true, Inline: true,
+				Place: driver.Bytes(0, 1)}
 			select {
 			case m.Slot = <-free:
 			case <-ended:

@@ -28,10 +28,9 @@ type lateDevice struct {
 	reads sync.Map
 }
 
-func (d *lateDevice) Read(q, m driver.Handle, off int64, dst []byte, block bool, wait []driver.Event) (driver.Event,
-	error) {
-	e, err := d.Device.Read(q, m, off, dst, block, wait)
-	if e != 0 {
+func (d *lateDevice) Transfer(q driver.Handle, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	e, err := d.Device.Transfer(q, t, wait)
+	if e != 0 && t.Read {
 		d.reads.Store(e, true)
 	}
 	return e, err
@@ -227,17 +226,17 @@ func (l lateFills) Open(index int) (driver.Device, error) {
 
 type lateFiller struct{ lateDevice }
 
-func (d *lateFiller) Fill(q, m driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
-	e, err := d.Device.Fill(q, m, off, n, pattern, wait)
+func (d *lateFiller) Fill(q, m driver.Handle, p driver.Place, pattern []byte, wait []driver.Event) (driver.Event,
+	error) {
+	e, err := d.Device.Fill(q, m, p, pattern, wait)
 	if e != 0 {
 		d.reads.Store(e, true)
 	}
 	return e, err
 }
 
-func (d *lateFiller) Read(q, m driver.Handle, off int64, dst []byte, block bool, wait []driver.Event) (driver.Event,
-	error) {
-	return d.Device.Read(q, m, off, dst, block, wait)
+func (d *lateFiller) Transfer(q driver.Handle, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	return d.Device.Transfer(q, t, wait)
 }
 
 // TestReportedInOrder: a client that knows a command to be complete finds those complete that it came after, and may

@@ -268,7 +268,7 @@ func TestClientStopsReading(t *testing.T) {
 	}
 	for i := range 200 { // far more than the sockets hold
 		m := &wire.Transfer{Queue: 2, Mem: 1, Event: uint64(100 + i), Slot: i % wire.Slots, Last: true,
-			Bytes: wire.SlotBytes}
+			Place: driver.Bytes(0, wire.SlotBytes)}
 		if _, err := c.Write(wire.Append(nil, m)); err != nil {
 			break // dropped already
 		}
@@ -341,15 +341,19 @@ func TestImpossible(t *testing.T) {
 	for name, m := range map[string]wire.Message{
 		"kernel that is none": &wire.Launch{Queue: 2, Kernel: 1, Grid: driver.Grid{Dims: 1, Global: [3]int{1},
 			Local: [3]int{1}}},
-		"transfer beyond the end": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Off: 4090},
-		"transfer without event":  &wire.Transfer{Queue: 2, Mem: 1, Last: true, Bytes: 64},
-		"image transfer of buffer": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64,
-			Form: wire.FormImage},
-		"box beyond the end": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Bytes: 64, Form: wire.FormRect,
-			Size: driver.Box{32, 2, 1}, At: driver.Layout{Off: 4000, Row: 80, Slice: 160}},
-		"fill beyond the end":    &wire.Fill{Queue: 2, Mem: 1, Off: 4092, Bytes: 8, Pattern: make([]byte, 4)},
-		"fill of no image":       &wire.Fill{Queue: 2, Mem: 1, Image: true, Pattern: make([]byte, 16)},
-		"copy beyond the end":    &wire.Copy{Queue: 2, Dst: 1, Src: 1, SrcOff: 4000, Bytes: 100},
+		"transfer beyond the end": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true,
+			Place: driver.Bytes(4090, 64)},
+		"transfer without event": &wire.Transfer{Queue: 2, Mem: 1, Last: true, Place: driver.Bytes(0, 64)},
+		"image transfer of buffer": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true,
+			Place: driver.Place{Form: driver.FormPixels, Bytes: 64}},
+		"box beyond the end": &wire.Transfer{Queue: 2, Mem: 1, Event: 7, Last: true, Place: driver.Place{
+			Form: driver.FormBox, Bytes: 64, Size: driver.Box{32, 2, 1},
+			At: driver.Layout{Off: 4000, Row: 80, Slice: 160}}},
+		"fill beyond the end": &wire.Fill{Queue: 2, Mem: 1, Place: driver.Bytes(4092, 8), Pattern: make([]byte, 4)},
+		"fill of no image": &wire.Fill{Queue: 2, Mem: 1, Place: driver.Pixels(driver.Region{}),
+			Pattern: make([]byte, 16)},
+		"copy beyond the end": &wire.Copy{Queue: 2, Dst: 1, Src: 1, To: driver.Bytes(0, 100),
+			From: driver.Bytes(4000, 100)},
 		"release of nothing":     &wire.Release{ID: 9},
 		"marker without event":   &wire.Marker{Queue: 2},
 		"question about nothing": &wire.Ask{Req: 1, What: wire.AskWorkGroup, Object: 9},

@@ -57,13 +57,31 @@ func (cp *copier) staging(n int64) (s [2][]byte, err error) {
 	return s, nil
 }
 
+// read issues a read of len(dst) bytes of a buffer from off on.
+func (cp *copier) read(mem driver.Handle, off int64, dst []byte, block bool) (driver.Event, error) {
+	t := driver.Transfer{Mem: mem, Place: driver.Bytes(off, int64(len(dst))), Host: dst, Read: true, Block: block}
+	return cp.drv.Transfer(cp.q, t, nil)
+}
+
+// write issues the write of a place, whose bytes are packed.
+func (cp *copier) write(mem driver.Handle, to driver.Place, src []byte, block bool) (driver.Event, error) {
+	return cp.drv.Transfer(cp.q, driver.Transfer{Mem: mem, Place: to, Host: src, Block: block}, nil)
+}
+
+// readImage reads a region of an image.
+func (cp *copier) readImage(image driver.Handle, r driver.Region, dst []byte) error {
+	_, err := cp.drv.Transfer(cp.q, driver.Transfer{Mem: image, Place: driver.Pixels(r), Host: dst, Read: true,
+		Block: true}, nil)
+	return err
+}
+
 // down reads len(dst) bytes of a buffer from off on.
 func (cp *copier) down(ctx context.Context, mem driver.Handle, off int64, dst []byte) error {
 	if cp.drv.Info().HostMemory {
 		if len(dst) == 0 {
 			return nil
 		}
-		_, err := cp.drv.Read(cp.q, mem, off, dst, true, nil)
+		_, err := cp.read(mem, off, dst, true)
 		return err
 	}
 	n, err := cp.direct(ctx, mem, off, dst)
@@ -85,7 +103,7 @@ func (cp *copier) direct(ctx context.Context, mem driver.Handle, off int64, dst 
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		if err := cp.done(cp.drv.Read(cp.q, mem, off+int64(n), dst[n:n+k], false, nil)); err != nil {
+		if err := cp.done(cp.read(mem, off+int64(n), dst[n:n+k], false)); err != nil {
 			return n, errors.Join(err, cp.drv.Finish(cp.q))
 		}
 		n += k
@@ -118,7 +136,7 @@ func (cp *copier) staged(ctx context.Context, mem driver.Handle, off int64, dst 
 			return errors.Join(err, cp.abandon(events[:]))
 		}
 		n := min(len(dst), PieceBytes)
-		if events[s], err = cp.drv.Read(cp.q, mem, off, stage[s][:n], false, nil); err != nil {
+		if events[s], err = cp.read(mem, off, stage[s][:n], false); err != nil {
 			return errors.Join(err, cp.abandon(events[:]))
 		}
 		pending[s], dst, off = dst[:n], dst[n:], off+int64(n)

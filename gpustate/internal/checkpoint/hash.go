@@ -162,7 +162,7 @@ func (h *hasher) build(cp *copier, key *chunkhash.Key) (err error) {
 	if h.key, err = cp.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(b))}); err != nil {
 		return err
 	}
-	if _, err = cp.drv.Write(cp.q, h.key, 0, b, true, nil); err != nil {
+	if _, err = cp.write(h.key, driver.Bytes(0, int64(len(b))), b, true); err != nil {
 		return err
 	}
 	h.kernel, err = cp.drv.CreateKernel(h.program, chunkhash.Kernel)
@@ -221,7 +221,7 @@ func (s *Session) hashPieces(ctx context.Context, key *chunkhash.Key, pieces []p
 		}
 	}
 	if err = errors.Join(err, cp.drv.Finish(cp.q)); err == nil {
-		_, err = cp.drv.Read(cp.q, results, 0, raw, true, nil)
+		_, err = cp.read(results, 0, raw, true)
 	}
 	return raw, errors.Join(err, cp.drv.ReleaseMem(results))
 }

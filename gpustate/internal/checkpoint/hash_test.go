@@ -54,7 +54,7 @@ func hashesAgree(t *testing.T, s *Session) {
 	_, _ = rand.NewChaCha8([32]byte{5}).Read(data)
 	l, err := s.take(&s.reads)
 	if err == nil {
-		_, err = s.Write(l.q, x, 0, data, true, nil)
+		_, err = l.write(x, driver.Bytes(0, n), data, true)
 		s.reads.give(l)
 	}
 	if err != nil {

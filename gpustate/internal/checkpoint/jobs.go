@@ -104,8 +104,7 @@ func downloads(e *object.Entry, off int64, dst []byte) (jobs []job) {
 	case e.Record.Mem.Kind.IsImage():
 		for _, s := range slabs(e.Record.Mem, jobBytes) {
 			jobs = append(jobs, func(_ context.Context, cp *copier) error {
-				_, err := cp.drv.ReadImage(cp.q, e.Handle, s.region, dst[s.off:s.off+s.bytes], true, nil)
-				return e.Fail("capture", err)
+				return e.Fail("capture", cp.readImage(e.Handle, s.region, dst[s.off:s.off+s.bytes]))
 			})
 		}
 		return jobs
@@ -146,7 +145,7 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 					return err
 				}
 				_, err := cp.issue(d, func() (driver.Event, error) {
-					return cp.drv.WriteImage(cp.q, e.Handle, s.region, host, true, nil)
+					return cp.write(e.Handle, driver.Pixels(s.region), host, true)
 				})
 				return e.Fail("write contents of", err)
 			})
@@ -155,7 +154,7 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 	}
 	write := func(cp *copier, off int64, src []byte, block bool) (driver.Event, error) {
 		ev, err := cp.issue(d, func() (driver.Event, error) {
-			return cp.drv.Write(cp.q, e.Handle, off, src, block, nil)
+			return cp.write(e.Handle, driver.Bytes(off, int64(len(src))), src, block)
 		})
 		return ev, e.Fail("write contents of", err)
 	}

@@ -118,8 +118,7 @@ func (m *migration) source(e *object.Entry) func(dst []byte, off int64) error {
 		if e.Record.Mem.Kind == driver.MemImage {
 			for _, s := range slabs(e.Record.Mem, PieceBytes) { // the same as those of uploads
 				if s.off == off {
-					_, err := cp.drv.ReadImage(cp.q, e.Handle, s.region, dst, true, nil)
-					return err
+					return cp.readImage(e.Handle, s.region, dst)
 				}
 			}
 		}

@@ -134,11 +134,11 @@ func (s *source) place(a *arena, alloc func(int) []byte) (parts []part) {
 
 // duplicate copies within the device and waits.
 func (cp *copier) duplicate(e *object.Entry, p part) error {
+	from := driver.Bytes(p.off, p.bytes)
 	if m := e.Record.Mem; m.Kind == driver.MemImage {
-		whole := driver.Region{Size: m.Image.Extents()}
-		return cp.done(cp.drv.CopyImageToBuffer(cp.q, p.mem, p.memOff, e.Handle, whole, nil))
+		from = driver.Pixels(driver.Region{Size: m.Image.Extents()})
 	}
-	return cp.done(cp.drv.Copy(cp.q, p.mem, p.memOff, e.Handle, p.off, p.bytes, nil))
+	return cp.done(cp.drv.Copy(cp.q, p.mem, driver.Bytes(p.memOff, p.bytes), e.Handle, from, nil))
 }
 
 // take fills the capture; the device is stopped.

@@ -54,17 +54,18 @@ func (s *Share) jobs(to part) (jobs []job) {
 
 // pack copies a box of a buffer to a part, from byte off on, if it has no gaps.
 func (cp *copier) pack(ctx context.Context, a object.Area, to part, off int64) error {
-	r := driver.Rect{Size: a.Size, To: a.Size.Packed(), From: a.At}
-	r.To.Off = off
+	at := a.Size.Packed()
+	at.Off = off
 	switch {
 	case to.host != nil && a.At.IsPacked(a.Size):
 		return cp.down(ctx, a.Handle, a.At.Off, to.host[off:off+a.Content()])
 	case to.host != nil:
-		_, err := cp.drv.ReadRect(cp.q, a.Handle, r, to.host, true, nil)
+		_, err := cp.drv.Transfer(cp.q, driver.Transfer{Mem: a.Handle, Place: a.Place, Host: to.host, There: at,
+			Read: true, Block: true}, nil)
 		return err
 	}
-	r.To.Off += to.memOff
-	return cp.done(cp.drv.CopyRect(cp.q, to.mem, a.Handle, r, nil))
+	at.Off += to.memOff
+	return cp.done(cp.drv.Copy(cp.q, to.mem, driver.BoxAt(a.Size, at), a.Handle, a.Place, nil))
 }
 
 // Writer writes to areas of a device that is stopped.
@@ -94,10 +95,10 @@ func (w *Writer) Write(a object.Area, src []byte, there driver.Layout) error {
 	if err = a.Check(&w.d.Table); err == nil {
 		_, err = w.cp.issue(w.d, func() (driver.Event, error) {
 			if a.Size[1]*a.Size[2] == 1 {
-				return w.cp.drv.Write(w.cp.q, a.Handle, a.At.Off, src[there.Off:there.Off+a.Size[0]], true, nil)
+				return w.cp.write(a.Handle, driver.Bytes(a.At.Off, a.Size[0]), src[there.Off:there.Off+a.Size[0]], true)
 			}
-			r := driver.Rect{Size: a.Size, To: a.At, From: there}
-			return w.cp.drv.WriteRect(w.cp.q, a.Handle, r, src, true, nil)
+			return w.cp.drv.Transfer(w.cp.q, driver.Transfer{Mem: a.Handle, Place: a.Place, Host: src, There: there,
+				Block: true}, nil)
 		})
 	}
 	if err == nil {

@@ -53,7 +53,8 @@ func (d *State) Replace(e *object.Entry, h driver.Handle) error {
 	s := d.Session
 	copied := s.run(context.Background(), []job{func(_ context.Context, cp *copier) error {
 		return cp.done(cp.issue(d, func() (driver.Event, error) {
-			return cp.drv.Copy(cp.q, h, 0, e.Handle, 0, e.Record.Mem.Bytes, nil)
+			all := driver.Bytes(0, e.Record.Mem.Bytes)
+			return cp.drv.Copy(cp.q, h, all, e.Handle, all, nil)
 		}))
 	}})
 	ranges, err := d.rangesOn(e, h)

@@ -29,7 +29,7 @@ __kernel void blend(__global uint *out, __global const uint *a, __global const u
 		memory := func(kind driver.MemKind, v uint32) driver.Handle {
 			h, err := d.CreateMem(driver.MemDesc{Kind: kind, Bytes: 64})
 			ok(err)
-			_, err = d.Write(q, h, 0, binary.LittleEndian.AppendUint32(nil, v), true, nil)
+			_, err = put(d, q, h, binary.LittleEndian.AppendUint32(nil, v))
 			ok(err)
 			return h
 		}
@@ -92,7 +92,7 @@ __kernel void blend(__global uint *out, __global const uint *a, __global const u
 			for k := range steady {
 				var got [ways][4]byte
 				for w := range ways {
-					_, err := d.Read(q, outs[w][k], 0, got[w][:], true, nil)
+					_, err := get(d, q, outs[w][k], 0, got[w][:])
 					ok(err)
 				}
 				if got[0] != got[1] {

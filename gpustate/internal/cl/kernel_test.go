@@ -39,7 +39,7 @@ func TestSetTwice(t *testing.T) {
 		ok(err)
 		ok(d.Finish(q))
 		got := make([]byte, 4)
-		_, err = d.Read(q, mems[i], 0, got, true, nil)
+		_, err = get(d, q, mems[i], 0, got)
 		ok(err)
 		if got := binary.LittleEndian.Uint32(got); got != want {
 			t.Errorf("%s: got %d, want %d", what, got, want)

@@ -94,14 +94,14 @@ func thereAndBack(d driver.Device, seed byte) error {
 		for i := range want {
 			want[i] = byte(r+i) ^ seed
 		}
-		if _, err := d.Write(q, mem[0], 0, want, true, nil); err != nil {
+		if _, err := put(d, q, mem[0], want); err != nil {
 			return err
 		}
-		e, err := d.Copy(q, mem[1], 0, mem[0], 0, n, nil)
+		e, err := d.Copy(q, mem[1], driver.Bytes(0, n), mem[0], driver.Bytes(0, n), nil)
 		if err != nil {
 			return err
 		}
-		if _, err := d.Read(q, mem[1], 0, got, true, []driver.Event{e}); err != nil {
+		if _, err := get(d, q, mem[1], 0, got, e); err != nil {
 			return err
 		}
 		d.ReleaseEvent(e)

@@ -113,18 +113,20 @@ func TestBoxesInPieces(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			done(d.Write(q, parent, 0, make([]byte, 4096+n), true, nil))
-			done(d.Write(q, other, 0, make([]byte, n), true, nil))
-			done(d.WriteRect(q, sub, c, src, block, nil))
-			done(d.CopyRect(q, other, sub, driver.Rect{Size: c.Size, To: c.To, From: c.To}, nil))
-			done(d.ReadRect(q, other, back, got, block, nil))
+			done(put(d, q, parent, make([]byte, 4096+n)))
+			done(put(d, q, other, make([]byte, n)))
+			box := driver.BoxAt(c.Size, c.To)
+			done(d.Transfer(q, driver.Transfer{Mem: sub, Place: box, Host: src, There: c.From, Block: block}, nil))
+			done(d.Copy(q, other, box, sub, box, nil))
+			done(d.Transfer(q, driver.Transfer{Mem: other, Place: driver.BoxAt(back.Size, back.From), Host: got,
+				There: back.To, Read: true, Block: block}, nil))
 			if !bytes.Equal(got, src[:size]) {
 				t.Errorf("%v came back as another box", c)
 			}
 			want, all := make([]byte, n), make([]byte, n)
 			c.CopyRows(want, src)
 			for _, h := range []driver.Handle{sub, other} {
-				done(d.Read(q, h, 0, all, true, nil))
+				done(get(d, q, h, 0, all))
 				if !bytes.Equal(all, want) {
 					t.Errorf("%v wrote something else", c)
 				}
@@ -148,11 +150,13 @@ func TestLines(t *testing.T) {
 		}
 	}
 	part := driver.Region{Origin: [3]int{5, 2, 0}, Size: [3]int{20, 4, 1}}
-	ok(d.WriteImage(q, im, driver.Region{Size: desc.Extents()}, src, true, nil))
-	ok(d.CopyImageToBuffer(q, buf, 12, im, part, nil))
+	whole := driver.Pixels(driver.Region{Size: desc.Extents()})
+	ok(d.Transfer(q, driver.Transfer{Mem: im, Place: whole, Host: src, Block: true}, nil))
+	const bytesOfPart = 20 * 4 * 4
+	ok(d.Copy(q, buf, driver.Bytes(12, bytesOfPart), im, driver.Pixels(part), nil))
 	part.Origin = [3]int{30, 0, 0}
-	ok(d.CopyBufferToImage(q, im, part, buf, 12, nil))
-	ok(d.ReadImage(q, im, driver.Region{Size: desc.Extents()}, got, true, nil))
+	ok(d.Copy(q, im, driver.Pixels(part), buf, driver.Bytes(12, bytesOfPart), nil))
+	ok(d.Transfer(q, driver.Transfer{Mem: im, Place: whole, Host: got, Read: true, Block: true}, nil))
 	want := bytes.Clone(src)
 	for y := range 4 {
 		copy(want[4*(y*w+30):][:80], src[4*((y+2)*w+5):])
@@ -160,7 +164,7 @@ func TestLines(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("the region is another one")
 	}
-	if _, err := d.CopyImageToBuffer(q, buf, 4*w*h, im, part, nil); err == nil {
+	if _, err := d.Copy(q, buf, driver.Bytes(4*w*h, bytesOfPart), im, driver.Pixels(part), nil); err == nil {
 		t.Error("a copy beyond the buffer succeeded")
 	}
 }

@@ -14,26 +14,47 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
-	m := h.(*mem)
-	if m.needsMap() {
-		return d.throughMap(q, m, off, len(src), wait, func(b []byte) { copy(b, src) })
+func (d *device) Transfer(q driver.Handle, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	m, on := t.Mem.(*mem), q.(queue).h
+	if t.Form != driver.FormPixels && m.needsMap() {
+		off, n := int64(0), int(m.bytes)
+		if t.Form == driver.FormBytes {
+			off, n, t.Off = t.Off, len(t.Host), 0
+		}
+		return d.throughMap(q, m, off, n, wait, t.Do)
+	}
+	if t.Form == driver.FormBox {
+		return transferBox(on, m, t, wait)
 	}
 	n, w := waitList(wait)
-	return eventBy("clEnqueueWriteBuffer", C.hfcl_write(q.(queue).h, m.h, cbool(blocking), C.size_t(off),
-		C.size_t(len(src)), bytesOf(src), n, w))
+	host, block := bytesOf(t.Host), cbool(t.Block)
+	switch off, size := C.size_t(t.Off), C.size_t(len(t.Host)); {
+	case t.Form == driver.FormPixels && t.Read:
+		return eventBy("clEnqueueReadImage", C.hfcl_read_image(on, m.h, block, box(t.Region), host, n, w))
+	case t.Form == driver.FormPixels:
+		return eventBy("clEnqueueWriteImage", C.hfcl_write_image(on, m.h, block, box(t.Region), host, n, w))
+	case t.Read:
+		return eventBy("clEnqueueReadBuffer", C.hfcl_read(on, m.h, block, off, size, host, n, w))
+	default:
+		return eventBy("clEnqueueWriteBuffer", C.hfcl_write(on, m.h, block, off, size, host, n, w))
+	}
 }
 
-func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
-	m := h.(*mem)
-	if m.needsMap() {
-		return d.throughMap(q, m, off, len(dst), wait, func(b []byte) { copy(dst, b) })
+func transferBox(on handle, m *mem, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	if t.Read {
+		fit := func(r driver.Rect) bool { return holds(r.From, r.Size, m.bytes) }
+		const call = "clEnqueueReadBufferRect"
+		return inPieces(t.Rect(), call, fit, t.Block, wait, func(r driver.Rect, block bool, n C.uint32_t,
+			w *handle) C.made {
+			return C.hfcl_read_rect(on, m.h, cbool(block), rect(r), bytesOf(t.Host), n, w)
+		})
 	}
-	n, w := waitList(wait)
-	return eventBy("clEnqueueReadBuffer", C.hfcl_read(q.(queue).h, m.h, cbool(blocking), C.size_t(off),
-		C.size_t(len(dst)), bytesOf(dst), n, w))
+	fit := func(r driver.Rect) bool { return holds(r.To, r.Size, m.bytes) }
+	const call = "clEnqueueWriteBufferRect"
+	return inPieces(t.Rect(), call, fit, t.Block, wait, func(r driver.Rect, block bool, n C.uint32_t,
+		w *handle) C.made {
+		return C.hfcl_write_rect(on, m.h, cbool(block), rect(r), bytesOf(t.Host), n, w)
+	})
 }
 
 // needsMap reports whether no read or write command reaches the object: one of SVM, and one
@@ -86,51 +107,54 @@ func (d *device) throughMap(q driver.Handle, m *mem, off int64, n int, wait []dr
 	return 0, svmUnmap(q.(queue).h, at)
 }
 
-func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+// Copy goes by way of the host where no command copies: from and to SVM, of which one object is mapped at a time, and,
+// on NVIDIA's platform, between a buffer and an array of images of one dimension.
+func (d *device) Copy(q, dst driver.Handle, to driver.Place, src driver.Handle, from driver.Place,
 	wait []driver.Event) (driver.Event, error) {
-	to, from := dst.(*mem), src.(*mem)
-	if from.svm || to.svm { // one after the other: two objects at a time could be another copy's in the other order
-		tmp := make([]byte, n)
-		if _, err := d.Read(q, src, srcOff, tmp, true, wait); err != nil {
-			return 0, err
-		}
-		return d.Write(q, dst, dstOff, tmp, true, nil)
+	t, f, on := dst.(*mem), src.(*mem), q.(queue).h
+	images := to.Form == driver.FormPixels && from.Form == driver.FormPixels
+	if t.svm || f.svm || !images && (t.lines || f.lines) {
+		return d.throughHost(q, t, to, f, from, wait)
 	}
-	waits, w := waitList(wait)
-	return eventBy("clEnqueueCopyBuffer", C.hfcl_copy(q.(queue).h, to.h, C.size_t(dstOff), from.h, C.size_t(srcOff),
-		C.size_t(n), waits, w))
-}
-
-func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	n, w := waitList(wait)
-	return eventBy("clEnqueueWriteImage", C.hfcl_write_image(q.(queue).h, h.(*mem).h, cbool(blocking), box(r),
-		bytesOf(src), n, w))
-}
-
-func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	n, w := waitList(wait)
-	return eventBy("clEnqueueReadImage", C.hfcl_read_image(q.(queue).h, h.(*mem).h, cbool(blocking), box(r),
-		bytesOf(dst), n, w))
-}
-
-// CopyImageToBuffer goes by way of the host where no command copies: to SVM, and, on NVIDIA's platform, from an
-// array of images of one dimension.
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	to, from := dst.(*mem), image.(*mem)
-	if to.svm || from.lines {
-		b := make([]byte, r.Pixels()*from.pixel)
-		if _, err := d.ReadImage(q, image, r, b, true, wait); err != nil {
-			return 0, err
-		}
-		return d.Write(q, dst, dstOff, b, true, nil)
+	if to.Form == driver.FormBox {
+		return copyBox(on, t, f, driver.Rect{Size: to.Size, To: to.At, From: from.At}, wait)
 	}
-	h, off := to.whole(dstOff)
 	n, w := waitList(wait)
-	return eventBy("clEnqueueCopyImageToBuffer",
-		C.hfcl_image_to_buffer(q.(queue).h, from.h, h, box(r), C.size_t(off), n, w))
+	switch {
+	case images:
+		return eventBy("clEnqueueCopyImage", C.hfcl_copy_image(on, t.h, box(to.Region), f.h, box(from.Region), n, w))
+	case to.Form == driver.FormPixels:
+		h, off := f.whole(from.Off)
+		return eventBy("clEnqueueCopyBufferToImage",
+			C.hfcl_buffer_to_image(on, h, C.size_t(off), t.h, box(to.Region), n, w))
+	case from.Form == driver.FormPixels:
+		h, off := t.whole(to.Off)
+		return eventBy("clEnqueueCopyImageToBuffer",
+			C.hfcl_image_to_buffer(on, f.h, h, box(from.Region), C.size_t(off), n, w))
+	}
+	return eventBy("clEnqueueCopyBuffer", C.hfcl_copy(on, t.h, C.size_t(to.Off), f.h, C.size_t(from.Off),
+		C.size_t(to.Bytes), n, w))
+}
+
+// throughHost copies a place, packed, by way of the host.
+func (d *device) throughHost(q driver.Handle, dst *mem, to driver.Place, src *mem, from driver.Place,
+	wait []driver.Event) (driver.Event, error) {
+	n := to.Bytes
+	switch {
+	case from.Form == driver.FormPixels:
+		n = int64(from.Region.Pixels() * src.pixel)
+	case to.Form == driver.FormPixels:
+		n = int64(to.Region.Pixels() * dst.pixel)
+	case to.Form == driver.FormBox:
+		n = to.Size.Bytes()
+	}
+	t := driver.Transfer{Mem: src, Place: from, Host: make([]byte, n), There: from.Size.Packed(), Read: true,
+		Block: true}
+	if _, err := d.Transfer(q, t, wait); err != nil {
+		return 0, err
+	}
+	t.Mem, t.Place, t.Read = dst, to, false
+	return d.Transfer(q, t, nil)
 }
 
 // whole returns the buffer of a range, and the offset in it of an offset in the range: PoCL 3.1 ends
@@ -142,94 +166,30 @@ func (m *mem) whole(off int64) (handle, int64) {
 	return m.h, off
 }
 
-// CopyBufferToImage reverses CopyImageToBuffer.
-func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
-	wait []driver.Event) (driver.Event, error) {
-	from, to := src.(*mem), image.(*mem)
-	if from.svm || to.lines {
-		b := make([]byte, r.Pixels()*to.pixel)
-		if _, err := d.Read(q, src, srcOff, b, true, wait); err != nil {
-			return 0, err
-		}
-		return d.WriteImage(q, image, r, b, true, nil)
+func copyBox(on handle, to, from *mem, r driver.Rect, wait []driver.Event) (driver.Event, error) {
+	t, tOff := to.whole(r.To.Off)
+	f, fOff := from.whole(r.From.Off)
+	r.To.Off, r.From.Off = tOff, fOff
+	fit := func(r driver.Rect) bool {
+		return holds(r.To, r.Size, to.room) && holds(r.From, r.Size, from.room)
 	}
-	h, off := from.whole(srcOff)
-	n, w := waitList(wait)
-	return eventBy("clEnqueueCopyBufferToImage",
-		C.hfcl_buffer_to_image(q.(queue).h, h, C.size_t(off), to.h, box(r), n, w))
-}
-
-func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	n, w := waitList(wait)
-	return eventBy("clEnqueueCopyImage", C.hfcl_copy_image(q.(queue).h, dst.(*mem).h, box(driver.Region{Origin: to}),
-		src.(*mem).h, box(r), n, w))
-}
-
-func (d *device) FillImage(q, image driver.Handle, r driver.Region, c driver.Color,
-	wait []driver.Event) (driver.Event, error) {
-	n, w := waitList(wait)
-	return eventBy("clEnqueueFillImage",
-		C.hfcl_fill_image(q.(queue).h, image.(*mem).h, bytesOf(c[:]), box(r), n, w))
-}
-
-func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
-	m := h.(*mem)
-	if m.needsMap() {
-		return d.throughMap(q, m, off, int(n), wait, func(b []byte) { driver.Repeat(b, pattern) })
-	}
-	waits, w := waitList(wait)
-	return eventBy("clEnqueueFillBuffer", C.hfcl_fill(q.(queue).h, m.h, bytesOf(pattern), C.size_t(len(pattern)),
-		C.size_t(off), C.size_t(n), waits, w))
-}
-
-func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	m := h.(*mem)
-	if m.needsMap() {
-		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) { r.CopyRows(b, src) })
-	}
-	fit := func(r driver.Rect) bool { return holds(r.To, r.Size, m.bytes) }
-	const call = "clEnqueueWriteBufferRect"
-	return inPieces(r, call, fit, blocking, wait, func(r driver.Rect, block bool, n C.uint32_t, w *handle) C.made {
-		return C.hfcl_write_rect(q.(queue).h, m.h, cbool(block), rect(r), bytesOf(src), n, w)
+	const call = "clEnqueueCopyBufferRect"
+	return inPieces(r, call, fit, false, wait, func(r driver.Rect, _ bool, n C.uint32_t, w *handle) C.made {
+		return C.hfcl_copy_rect(on, t, f, rect(r), n, w)
 	})
 }
 
-func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	m := h.(*mem)
-	if m.needsMap() {
-		return d.throughMap(q, m, 0, int(m.bytes), wait, func(b []byte) { r.CopyRows(dst, b) })
+func (d *device) Fill(q, h driver.Handle, p driver.Place, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	m, on := h.(*mem), q.(queue).h
+	if p.Form != driver.FormPixels && m.needsMap() {
+		return d.throughMap(q, m, p.Off, int(p.Bytes), wait, func(b []byte) { driver.Repeat(b, pattern) })
 	}
-	fit := func(r driver.Rect) bool { return holds(r.From, r.Size, m.bytes) }
-	const call = "clEnqueueReadBufferRect"
-	return inPieces(r, call, fit, blocking, wait, func(r driver.Rect, block bool, n C.uint32_t, w *handle) C.made {
-		return C.hfcl_read_rect(q.(queue).h, m.h, cbool(block), rect(r), bytesOf(dst), n, w)
-	})
-}
-
-// CopyRect packs the box on its way from or to SVM: one object is mapped at a time.
-func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
-	to, from := dst.(*mem), src.(*mem)
-	if !to.svm && !from.svm {
-		t, tOff := to.whole(r.To.Off)
-		f, fOff := from.whole(r.From.Off)
-		r.To.Off, r.From.Off = tOff, fOff
-		fit := func(r driver.Rect) bool {
-			return holds(r.To, r.Size, to.room) && holds(r.From, r.Size, from.room)
-		}
-		const call = "clEnqueueCopyBufferRect"
-		return inPieces(r, call, fit, false, wait, func(r driver.Rect, _ bool, n C.uint32_t, w *handle) C.made {
-			return C.hfcl_copy_rect(q.(queue).h, t, f, rect(r), n, w)
-		})
+	n, w := waitList(wait)
+	if p.Form == driver.FormPixels {
+		return eventBy("clEnqueueFillImage", C.hfcl_fill_image(on, m.h, bytesOf(pattern), box(p.Region), n, w))
 	}
-	b := make([]byte, r.Size.Bytes())
-	if _, err := d.ReadRect(q, src, driver.Rect{Size: r.Size, To: r.Size.Packed(), From: r.From}, b, true,
-		wait); err != nil {
-		return 0, err
-	}
-	return d.WriteRect(q, dst, driver.Rect{Size: r.Size, To: r.To, From: r.Size.Packed()}, b, true, nil)
+	return eventBy("clEnqueueFillBuffer", C.hfcl_fill(on, m.h, bytesOf(pattern), C.size_t(len(pattern)),
+		C.size_t(p.Off), C.size_t(p.Bytes), n, w))
 }
 
 func (d *device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, error) {

@@ -66,24 +66,25 @@ func TestCopyOfShared(t *testing.T) {
 	buffer := create(t, d, driver.MemDesc{Kind: driver.MemBuffer, Bytes: n})
 	small := create(t, d, driver.MemDesc{Kind: driver.MemBuffer, Bytes: n / 4})
 	want, got := bytes.Repeat([]byte("abcdefg!"), n/8), make([]byte, n)
-	if _, err := d.Write(q, from, 0, want, true, nil); err != nil {
+	all := driver.Bytes(0, n)
+	if _, err := put(d, q, from, want); err != nil {
 		t.Fatal(err)
 	}
 	for _, dst := range []driver.Handle{to, buffer} {
-		if _, err := d.Copy(q, dst, 8, from, 0, n-8, nil); err != nil {
+		if _, err := d.Copy(q, dst, driver.Bytes(8, n-8), from, driver.Bytes(0, n-8), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Read(q, dst, 8, got[:n-8], true, nil); err != nil {
+		if _, err := get(d, q, dst, 8, got[:n-8]); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got[:n-8], want[:n-8]) {
 			t.Error("the copy has other bytes")
 		}
 	}
-	if _, err := d.Copy(q, small, 0, from, 0, n, nil); err == nil {
+	if _, err := d.Copy(q, small, all, from, all, nil); err == nil {
 		t.Error("a copy from shared memory that the buffer has no room for succeeded")
 	}
-	if _, err := d.Copy(q, from, 0, small, 0, n, nil); err == nil {
+	if _, err := d.Copy(q, from, all, small, all, nil); err == nil {
 		t.Error("a copy of more than the buffer has into shared memory succeeded")
 	}
 	// the failed copies left nothing mapped
@@ -129,4 +130,14 @@ __kernel void slow(__global uint *x, uint rounds)
 	ok(d.WaitEvent(e))
 	d.ReleaseEvent(e)
 	ok(d.ReleaseKernel(k))
+}
+
+// put writes to the beginning of an object, get reads from an offset on; both wait.
+func put(d driver.Device, q, mem driver.Handle, src []byte) (driver.Event, error) {
+	return d.Transfer(q, driver.Transfer{Mem: mem, Host: src, Block: true}, nil)
+}
+
+func get(d driver.Device, q, mem driver.Handle, off int64, dst []byte, wait ...driver.Event) (driver.Event, error) {
+	return d.Transfer(q, driver.Transfer{Mem: mem, Place: driver.Bytes(off, int64(len(dst))), Host: dst, Read: true,
+		Block: true}, wait)
 }

@@ -140,27 +140,51 @@ func (d *device) EventTimes(e driver.Event) (driver.Times, error) {
 	return t, err
 }
 
-func (d *device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
-	m := h.(*mem)
-	return d.issue(q, blocking, wait, "cuMemcpyHtoDAsync", func(c C.hfcu_cmd) status {
-		return C.hfcu_write(c, m.p+address(off), bytesOf(src), C.size_t(len(src)))
+func (d *device) Transfer(q driver.Handle, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	m, call := t.Mem.(*mem), copy3D
+	if t.Form == driver.FormBytes {
+		if call = "cuMemcpyHtoDAsync"; t.Read {
+			call = "cuMemcpyDtoHAsync"
+		}
+	}
+	return d.issue(q, t.Block, wait, call, func(c C.hfcu_cmd) status {
+		switch n := C.size_t(len(t.Host)); {
+		case t.Form == driver.FormPixels && t.Read:
+			return C.hfcu_image_read(c, bytesOf(t.Host), m.array, m.box(t.Region))
+		case t.Form == driver.FormPixels:
+			return C.hfcu_image_write(c, m.array, bytesOf(t.Host), m.box(t.Region))
+		case t.Form == driver.FormBox && t.Read:
+			return C.hfcu_read_rect(c, bytesOf(t.Host[t.There.Off:]), m.p+address(t.At.Off), rect(t.Rect()))
+		case t.Form == driver.FormBox:
+			return C.hfcu_write_rect(c, m.p+address(t.At.Off), bytesOf(t.Host[t.There.Off:]), rect(t.Rect()))
+		case t.Read:
+			return C.hfcu_read(c, bytesOf(t.Host), m.p+address(t.Off), n)
+		default:
+			return C.hfcu_write(c, m.p+address(t.Off), bytesOf(t.Host), n)
+		}
 	})
 }
 
-func (d *device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
-	m := h.(*mem)
-	return d.issue(q, blocking, wait, "cuMemcpyDtoHAsync", func(c C.hfcu_cmd) status {
-		return C.hfcu_read(c, bytesOf(dst), m.p+address(off), C.size_t(len(dst)))
-	})
-}
-
-func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+func (d *device) Copy(q, dst driver.Handle, to driver.Place, src driver.Handle, from driver.Place,
 	wait []driver.Event) (driver.Event, error) {
-	to, from := dst.(*mem), src.(*mem)
-	return d.issue(q, false, wait, "cuMemcpyDtoDAsync", func(c C.hfcu_cmd) status {
-		return C.hfcu_copy(c, to.p+address(dstOff), from.p+address(srcOff), C.size_t(n))
+	t, f, call := dst.(*mem), src.(*mem), copy3D
+	if to.Form == driver.FormBytes && from.Form == driver.FormBytes {
+		call = "cuMemcpyDtoDAsync"
+	}
+	return d.issue(q, false, wait, call, func(c C.hfcu_cmd) status {
+		switch pixels := driver.FormPixels; {
+		case to.Form == driver.FormBox:
+			r := driver.Rect{Size: to.Size, To: to.At, From: from.At}
+			return C.hfcu_copy_rect(c, t.p+address(to.At.Off), f.p+address(from.At.Off), rect(r))
+		case to.Form == pixels && from.Form == pixels:
+			return C.hfcu_copy_image(c, t.array, t.box(to.Region), f.array, f.box(from.Region))
+		case to.Form == pixels:
+			return C.hfcu_buffer_to_image(c, t.array, f.p+address(from.Off), t.box(to.Region))
+		case from.Form == pixels:
+			return C.hfcu_image_to_buffer(c, t.p+address(to.Off), f.array, f.box(from.Region))
+		default:
+			return C.hfcu_copy(c, t.p+address(to.Off), f.p+address(from.Off), C.size_t(to.Bytes))
+		}
 	})
 }
 
@@ -191,71 +215,31 @@ func (m *mem) box(r driver.Region) C.hfcu_box {
 		w: C.size_t(r.Size[0] * pixel), h: C.size_t(r.Size[1]), d: C.size_t(r.Size[2])}
 }
 
-func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
+// Fill copies rows of pixels from the host to an image, which has no memset. The driver takes them over before the
+// call returns.
+func (d *device) Fill(q, h driver.Handle, p driver.Place, pattern []byte, wait []driver.Event) (driver.Event, error) {
 	m := h.(*mem)
-	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_image_write(c, m.array, bytesOf(src), m.box(r))
-	})
-}
-
-func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	m := h.(*mem)
-	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_image_read(c, bytesOf(dst), m.array, m.box(r))
-	})
-}
-
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	m := image.(*mem)
-	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_image_to_buffer(c, dst.(*mem).p+address(dstOff), m.array, m.box(r))
-	})
-}
-
-func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
-	wait []driver.Event) (driver.Event, error) {
-	m := image.(*mem)
-	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_buffer_to_image(c, m.array, src.(*mem).p+address(srcOff), m.box(r))
-	})
-}
-
-func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	t, f := dst.(*mem), src.(*mem)
-	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_copy_image(c, t.array, t.box(driver.Region{Origin: to, Size: r.Size}), f.array, f.box(r))
-	})
-}
-
-// FillImage copies rows of pixels from the host, which the driver takes over before the
-// call returns: an image has no memset.
-func (d *device) FillImage(q, image driver.Handle, r driver.Region, color driver.Color,
-	wait []driver.Event) (driver.Event, error) {
-	m := image.(*mem)
-	pixel, err := color.Pixel(m.image.Order, m.image.Type)
+	if p.Form == driver.FormBytes {
+		return d.issue(q, false, wait, "cuMemsetAsync", func(c C.hfcu_cmd) status {
+			return C.hfcu_fill(c, m.p+address(p.Off), C.size_t(p.Bytes), bytesOf(pattern), C.size_t(len(pattern)))
+		})
+	}
+	pixel, err := driver.Color(pattern).Pixel(m.image.Order, m.image.Type)
 	if err != nil {
 		return 0, err
 	}
+	r := p.Region
 	row := make([]byte, r.Size[0]*r.Size[1]*len(pixel))
 	driver.Repeat(row, pixel)
 	for z := range r.Size[2] {
 		slice := driver.Region{Origin: r.Origin, Size: [3]int{r.Size[0], r.Size[1], 1}}
 		slice.Origin[2] += z
-		if _, err := d.WriteImage(q, image, slice, row, true, wait); err != nil {
+		t := driver.Transfer{Mem: m, Place: driver.Pixels(slice), Host: row, Block: true}
+		if _, err := d.Transfer(q, t, wait); err != nil {
 			return 0, err
 		}
 	}
 	return d.issue(q, false, nil, "cuEventRecord", marker)
-}
-
-func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, "cuMemsetAsync", func(c C.hfcu_cmd) status {
-		return C.hfcu_fill(c, h.(*mem).p+address(off), C.size_t(n), bytesOf(pattern), C.size_t(len(pattern)))
-	})
 }
 
 // rect gives a box in the form of C; where it begins is not in it.
@@ -263,26 +247,6 @@ func rect(r driver.Rect) C.hfcu_rect {
 	return C.hfcu_rect{topitch: C.size_t(r.To.Row), toheight: C.size_t(r.To.Slice / r.To.Row),
 		frompitch: C.size_t(r.From.Row), fromheight: C.size_t(r.From.Slice / r.From.Row),
 		w: C.size_t(r.Size[0]), h: C.size_t(r.Size[1]), d: C.size_t(r.Size[2])}
-}
-
-func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_write_rect(c, h.(*mem).p+address(r.To.Off), bytesOf(src[r.From.Off:]), rect(r))
-	})
-}
-
-func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, blocking, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_read_rect(c, bytesOf(dst[r.To.Off:]), h.(*mem).p+address(r.From.Off), rect(r))
-	})
-}
-
-func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
-	return d.issue(q, false, wait, copy3D, func(c C.hfcu_cmd) status {
-		return C.hfcu_copy_rect(c, dst.(*mem).p+address(r.To.Off), src.(*mem).p+address(r.From.Off), rect(r))
-	})
 }
 
 // Barrier is Marker: the commands of a stream run in order.

@@ -198,36 +198,18 @@ type Device interface {
 	Finish(q Handle) error
 
 	Launch(q, kernel Handle, g Grid, wait []Event) (Event, error)
-	// Write and Read move bytes between host memory and a buffer, sub-buffer or
-	// shared object; of a shared object that is mapped, the bytes that MapShared
-	// gave. Captures, restores and migrations reach shared objects by these two alone.
-	// A blocking call returns event 0 and has completed; a write may return earlier,
-	// when src has been read, if all commands issued after it, on any queue, come
-	// after it.
-	Write(q, mem Handle, off int64, src []byte, blocking bool, wait []Event) (Event, error)
-	Read(q, mem Handle, off int64, dst []byte, blocking bool, wait []Event) (Event, error)
-	Copy(q, dst Handle, dstOff int64, src Handle, srcOff, n int64, wait []Event) (Event, error)
-	// Fill writes a pattern over and over. The pattern has a power of two of bytes, at
-	// most MaxPattern, of which off and n are multiples.
-	Fill(q, mem Handle, off, n int64, pattern []byte, wait []Event) (Event, error)
-	// WriteRect and ReadRect are Write and Read of a box; CopyRect copies one within the
-	// device. Within one object, or ranges of one, the boxes do not overlap and have the
-	// same pitches.
-	WriteRect(q, mem Handle, r Rect, src []byte, blocking bool, wait []Event) (Event, error)
-	ReadRect(q, mem Handle, r Rect, dst []byte, blocking bool, wait []Event) (Event, error)
-	CopyRect(q, dst, src Handle, r Rect, wait []Event) (Event, error)
-	// WriteImage and ReadImage move a region, tightly packed in host memory.
-	WriteImage(q, mem Handle, r Region, src []byte, blocking bool, wait []Event) (Event, error)
-	ReadImage(q, mem Handle, r Region, dst []byte, blocking bool, wait []Event) (Event, error)
-	// CopyImageToBuffer and CopyBufferToImage move a region, tightly packed in the buffer.
-	CopyImageToBuffer(q, dst Handle, dstOff int64, image Handle, r Region, wait []Event) (Event, error)
-	CopyBufferToImage(q, image Handle, r Region, src Handle, srcOff int64, wait []Event) (Event, error)
-	// CopyImage copies a region of src to the place of the same size in dst that begins
-	// at to. The images have the same format and, if they are one, the regions do not
-	// overlap.
-	CopyImage(q, dst Handle, to [3]int, src Handle, r Region, wait []Event) (Event, error)
-	// FillImage gives all pixels of a region one color.
-	FillImage(q, image Handle, r Region, c Color, wait []Event) (Event, error)
+	// Transfer moves bytes between host memory and an object. Captures, restores and migrations reach shared
+	// objects by transfers of FormBytes alone; of a shared object that is mapped, the bytes are those that
+	// MapShared gave. A blocking call returns event 0 and has completed; a write may return earlier, when Host
+	// has been read, if all commands issued after it, on any queue, come after it.
+	Transfer(q Handle, t Transfer, wait []Event) (Event, error)
+	// Copy copies within the device. The places are both boxes, of one size, or both bytes or pixels; bytes and
+	// pixels are packed. Images have the same format. Within one object, or ranges of one, the places do not
+	// overlap, and boxes have the same pitches.
+	Copy(q, dst Handle, to Place, src Handle, from Place, wait []Event) (Event, error)
+	// Fill writes a pattern over and over bytes, or gives all pixels the same Color. A pattern of bytes has a
+	// power of two of them, at most MaxPattern, of which Off and Bytes are multiples.
+	Fill(q, mem Handle, p Place, pattern []byte, wait []Event) (Event, error)
 	// Marker gives an event that completes after those in wait, or after all
 	// commands before it when wait is empty.
 	Marker(q Handle, wait []Event) (Event, error)

@@ -74,6 +74,65 @@ func (r Rect) CopyRows(to, from []byte) {
 	}
 }
 
+// Form is how a place is addressed. The numbers are part of the protocol of servers.
+type Form int
+
+// The forms of places.
+const (
+	FormBytes  Form = iota // bytes without a gap
+	FormPixels             // a region of an image
+	FormBox                // bytes of linear memory whose rows and slices lie apart
+)
+
+// Place is the part of a memory object that a command reads or writes.
+type Place struct {
+	Form       Form
+	Off, Bytes int64  // of FormBytes
+	Size       Box    // of FormBox
+	At         Layout // the same
+	Region     Region // of FormPixels
+}
+
+// Bytes is the place of n bytes.
+func Bytes(off, n int64) Place { return Place{Off: off, Bytes: n} }
+
+// Pixels is the place of a region.
+func Pixels(r Region) Place { return Place{Form: FormPixels, Region: r} }
+
+// BoxAt is the place of a box.
+func BoxAt(b Box, l Layout) Place { return Place{Form: FormBox, Size: b, At: l} }
+
+// Transfer is a command that moves bytes between a place of an object and host memory.
+type Transfer struct {
+	Mem Handle
+	Place
+	Host        []byte // as many bytes as the place has, packed, but for a box
+	There       Layout // of a box: where it is in Host
+	Read, Block bool
+}
+
+// Rect returns the box of a transfer, from where it is to where it goes.
+func (t Transfer) Rect() Rect {
+	if t.Read {
+		return Rect{Size: t.Size, To: t.There, From: t.At}
+	}
+	return Rect{Size: t.Size, To: t.At, From: t.There}
+}
+
+// Do carries out a transfer of bytes or of a box with an object whose bytes the host has.
+func (t Transfer) Do(object []byte) {
+	switch {
+	case t.Form == FormBox && t.Read:
+		t.Rect().CopyRows(t.Host, object)
+	case t.Form == FormBox:
+		t.Rect().CopyRows(object, t.Host)
+	case t.Read:
+		copy(t.Host, object[t.Off:t.Off+int64(len(t.Host))])
+	default:
+		copy(object[t.Off:t.Off+int64(len(t.Host))], t.Host)
+	}
+}
+
 // Repeat fills b with a pattern, over and over.
 func Repeat(b, pattern []byte) {
 	for n := copy(b, pattern); n > 0 && n < len(b); n *= 2 {

@@ -6,13 +6,82 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
 
-func (d *device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+// names are those of the forms in errors and faults.
+var names = [...]string{driver.FormBytes: "", driver.FormPixels: " image", driver.FormBox: " rect"}
+
+func (d *device) Transfer(q driver.Handle, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	m, what, count := t.Mem.(*mem), "write", &d.faults.writes
+	if t.Read {
+		what, count = "read", &d.faults.reads
+	}
+	c := &command{what: what + names[t.Form], uses: []*mem{m}, host: t.Form != driver.FormPixels}
+	c.do = func() error {
+		switch {
+		case t.Form == driver.FormPixels && t.Read:
+			rows(m, t.Region, func(image []byte, packed int) { copy(t.Host[packed:], image) })
+		case t.Form == driver.FormPixels:
+			rows(m, t.Region, func(image []byte, packed int) { copy(image, t.Host[packed:]) })
+		default:
+			t.Do(m.linear())
+		}
+		return d.faults.hit(c.what, count, nil)
+	}
+	ev, err := d.enqueue(q, wait, c)
+	return d.maybeBlocking(q, t.Block, ev, err)
+}
+
+// linear returns a linear object's bytes, those of the host when it is mapped.
+func (m *mem) linear() []byte {
+	if m.mapped != nil {
+		return m.mapped
+	}
+	return m.bytes
+}
+
+func (d *device) Copy(q, dst driver.Handle, to driver.Place, src driver.Handle, from driver.Place,
 	wait []driver.Event) (driver.Event, error) {
-	to, from := dst.(*mem), src.(*mem)
-	return d.transfer(q, "copy", false, wait, func() error {
-		copy(to.bytes[dstOff:dstOff+n], from.bytes[srcOff:srcOff+n])
+	t, f := dst.(*mem), src.(*mem)
+	c := &command{what: "copy" + names[max(to.Form, from.Form)], uses: []*mem{t, f}}
+	c.do = func() error {
+		if to.Form == driver.FormBox {
+			driver.Rect{Size: to.Size, To: to.At, From: from.At}.CopyRows(t.bytes, f.bytes)
+			return nil
+		}
+		packed := f.bytes[from.Off:]
+		if from.Form == driver.FormPixels {
+			packed = nil
+			rows(f, from.Region, func(image []byte, _ int) { packed = append(packed, image...) })
+		}
+		if to.Form == driver.FormPixels {
+			rows(t, to.Region, func(image []byte, at int) { copy(image, packed[at:]) })
+			return nil
+		}
+		copy(t.bytes[to.Off:to.Off+to.Bytes], packed)
 		return nil
-	}, to, from)
+	}
+	ev, err := d.enqueue(q, wait, c)
+	return d.maybeBlocking(q, false, ev, err)
+}
+
+func (d *device) Fill(q, h driver.Handle, p driver.Place, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	m, pattern := h.(*mem), slices.Clone(pattern)
+	if p.Form == driver.FormPixels {
+		var err error
+		if pattern, err = driver.Color(pattern).Pixel(m.image.Order, m.image.Type); err != nil {
+			return 0, err
+		}
+	}
+	c := &command{what: "fill" + names[p.Form], uses: []*mem{m}, host: p.Form != driver.FormPixels}
+	c.do = func() error {
+		if p.Form == driver.FormPixels {
+			rows(m, p.Region, func(image []byte, _ int) { driver.Repeat(image, pattern) })
+		} else {
+			driver.Repeat(m.linear()[p.Off:p.Off+p.Bytes], pattern)
+		}
+		return nil
+	}
+	ev, err := d.enqueue(q, wait, c)
+	return d.maybeBlocking(q, false, ev, err)
 }
 
 // rows calls do for each row of the region with its place in the image and in
@@ -27,98 +96,6 @@ func rows(m *mem, r driver.Region, do func(image []byte, packed int)) {
 			packed += width
 		}
 	}
-}
-
-func (d *device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	m := h.(*mem)
-	return d.transfer(q, "write image", blocking, wait, func() error {
-		rows(m, r, func(image []byte, packed int) { copy(image, src[packed:]) })
-		return d.faults.hit("write image", &d.faults.writes, nil)
-	}, m)
-}
-
-func (d *device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	m := h.(*mem)
-	return d.transfer(q, "read image", blocking, wait, func() error {
-		rows(m, r, func(image []byte, packed int) { copy(dst[packed:], image) })
-		return d.faults.hit("read image", &d.faults.reads, nil)
-	}, m)
-}
-
-func (d *device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	to, m := dst.(*mem), image.(*mem)
-	return d.transfer(q, "copy image to buffer", false, wait, func() error {
-		rows(m, r, func(image []byte, packed int) { copy(to.bytes[int(dstOff)+packed:], image) })
-		return nil
-	}, to, m)
-}
-
-func (d *device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
-	wait []driver.Event) (driver.Event, error) {
-	m, from := image.(*mem), src.(*mem)
-	return d.transfer(q, "copy buffer to image", false, wait, func() error {
-		rows(m, r, func(image []byte, packed int) { copy(image, from.bytes[int(srcOff)+packed:]) })
-		return nil
-	}, m, from)
-}
-
-func (d *device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	t, f := dst.(*mem), src.(*mem)
-	return d.transfer(q, "copy image", false, wait, func() error {
-		var packed []byte
-		rows(f, r, func(image []byte, _ int) { packed = append(packed, image...) })
-		rows(t, driver.Region{Origin: to, Size: r.Size}, func(image []byte, at int) { copy(image, packed[at:]) })
-		return nil
-	}, t, f)
-}
-
-func (d *device) FillImage(q, image driver.Handle, r driver.Region, c driver.Color,
-	wait []driver.Event) (driver.Event, error) {
-	m := image.(*mem)
-	pixel, err := c.Pixel(m.image.Order, m.image.Type)
-	if err != nil {
-		return 0, err
-	}
-	return d.transfer(q, "fill image", false, wait, func() error {
-		rows(m, r, func(image []byte, _ int) { driver.Repeat(image, pixel) })
-		return nil
-	}, m)
-}
-
-func (d *device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
-	pattern = slices.Clone(pattern)
-	return d.transferBytes(q, "fill", false, wait, h.(*mem), func(bytes []byte) error {
-		driver.Repeat(bytes[off:off+n], pattern)
-		return nil
-	})
-}
-
-func (d *device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	return d.transferBytes(q, "write rect", blocking, wait, h.(*mem), func(bytes []byte) error {
-		r.CopyRows(bytes, src)
-		return d.faults.hit("write", &d.faults.writes, nil)
-	})
-}
-
-func (d *device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	return d.transferBytes(q, "read rect", blocking, wait, h.(*mem), func(bytes []byte) error {
-		r.CopyRows(dst, bytes)
-		return d.faults.hit("read", &d.faults.reads, nil)
-	})
-}
-
-func (d *device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
-	to, from := dst.(*mem), src.(*mem)
-	return d.transfer(q, "copy rect", false, wait, func() error {
-		r.CopyRows(to.bytes, from.bytes)
-		return nil
-	}, to, from)
 }
 
 // Marker without a list waits for all commands before it.

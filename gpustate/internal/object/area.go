@@ -10,23 +10,8 @@ import (
 // Area is the part of a memory object that a command reads or writes.
 type Area struct {
 	*Entry
-	Form form
-
-	Off, Bytes int64         // of formBytes
-	At         driver.Layout // of formBox
-	Size       driver.Box
-	Region     driver.Region // of formPixels
+	driver.Place
 }
-
-// form is how an area is addressed.
-type form int
-
-// The forms of areas.
-const (
-	formBytes  form = iota // bytes without a gap
-	FormBox                // bytes whose rows and slices lie apart
-	FormPixels             // a region of an image
-)
 
 // Check reports whether the area can be used on a device: the object is alive and holds all of it.
 func (a *Area) Check(t *Table) error {
@@ -35,9 +20,9 @@ func (a *Area) Check(t *Table) error {
 	}
 	m := a.Record.Mem
 	switch a.Form {
-	case FormBox:
+	case driver.FormBox:
 		return InLayout(a.At, a.Size, m.Bytes)
-	case FormPixels:
+	case driver.FormPixels:
 		if i := m.Image; !a.Region.Within(i.Extents()) {
 			return fmt.Errorf("region %v of %d x %d x %d: %w", a.Region, i.Width, i.Height, i.Depth, ErrRange)
 		}
@@ -61,9 +46,9 @@ func InLayout(l driver.Layout, b driver.Box, bytes int64) error {
 // Content returns how many bytes the area has.
 func (a *Area) Content() int64 {
 	switch a.Form {
-	case FormBox:
+	case driver.FormBox:
 		return a.Size.Bytes()
-	case FormPixels:
+	case driver.FormPixels:
 		pixel, _ := record.PixelBytes(a.Record.Mem.Image)
 		return pixel * int64(a.Region.Pixels())
 	}
@@ -73,11 +58,11 @@ func (a *Area) Content() int64 {
 // Flat returns the area in the buffer of an image on a buffer, whose pixels not all platforms' image commands
 // reach. Other areas are as they are.
 func (a Area) Flat() Area {
-	if a.Form != FormPixels || a.Record.Mem.Kind != driver.MemView {
+	if a.Form != driver.FormPixels || a.Record.Mem.Kind != driver.MemView {
 		return a
 	}
 	pixel, _ := record.PixelBytes(a.Record.Mem.Image)
-	return Area{Entry: a.Parent, Off: int64(a.Region.Origin[0]) * pixel, Bytes: a.Content()}
+	return Area{a.Parent, driver.Bytes(int64(a.Region.Origin[0])*pixel, a.Content())}
 }
 
 // Cut divides a box into boxes of a greatest number of bytes, or of one row.
@@ -102,10 +87,10 @@ func (a Area) Cut(most int64) (list []Area) {
 // Fits reports whether the bytes of another area can be copied to this one.
 func (a *Area) Fits(from *Area) error {
 	switch {
-	case a.Form == FormBox && a.ofSame(from.Entry) && (a.At.Row != from.At.Row || a.At.Slice != from.At.Slice):
+	case a.Form == driver.FormBox && a.ofSame(from.Entry) && (a.At.Row != from.At.Row || a.At.Slice != from.At.Slice):
 		return fmt.Errorf("rows %d and %d apart, slices %d and %d, within one object: %w", a.At.Row, from.At.Row,
 			a.At.Slice, from.At.Slice, ErrRange)
-	case a.Form == FormPixels && from.Form == FormPixels:
+	case a.Form == driver.FormPixels && from.Form == driver.FormPixels:
 		t, f := a.Record.Mem.Image, from.Record.Mem.Image
 		if t.Order != f.Order || t.Type != f.Type {
 			return fmt.Errorf("channel order %#x and type %#x from %#x and %#x: %w", t.Order, t.Type, f.Order, f.Type,

@@ -42,71 +42,29 @@ func (d *Device) Launch(qh, k driver.Handle, g driver.Grid, wait []driver.Event)
 }
 
 // Copy copies within the device.
-func (d *Device) Copy(q, dst driver.Handle, dstOff int64, src driver.Handle, srcOff, n int64,
+func (d *Device) Copy(qh, dst driver.Handle, to driver.Place, src driver.Handle, from driver.Place,
 	wait []driver.Event) (driver.Event, error) {
-	return d.copy(q, wire.Copy{Kind: wire.CopyBytes, Dst: dst.(*mem).id, DstOff: dstOff,
-		Src: src.(*mem).id, SrcOff: srcOff, Bytes: n, Wait: wait})
-}
-
-// CopyImageToBuffer copies a region.
-func (d *Device) CopyImageToBuffer(q, dst driver.Handle, dstOff int64, image driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	return d.copy(q, wire.Copy{Kind: wire.CopyImageToBuffer, Dst: dst.(*mem).id, DstOff: dstOff,
-		Src: image.(*mem).id, Region: r, Wait: wait})
-}
-
-// CopyBufferToImage copies a region.
-func (d *Device) CopyBufferToImage(q, image driver.Handle, r driver.Region, src driver.Handle, srcOff int64,
-	wait []driver.Event) (driver.Event, error) {
-	return d.copy(q, wire.Copy{Kind: wire.CopyBufferToImage, Dst: image.(*mem).id, Region: r,
-		Src: src.(*mem).id, SrcOff: srcOff, Wait: wait})
-}
-
-// CopyImage copies a region of one image to another.
-func (d *Device) CopyImage(q, dst driver.Handle, to [3]int, src driver.Handle, r driver.Region,
-	wait []driver.Event) (driver.Event, error) {
-	return d.copy(q, wire.Copy{Kind: wire.CopyImage, Dst: dst.(*mem).id, To: to, Src: src.(*mem).id, Region: r,
-		Wait: wait})
-}
-
-// CopyRect copies a box within the device.
-func (d *Device) CopyRect(q, dst, src driver.Handle, r driver.Rect, wait []driver.Event) (driver.Event, error) {
-	return d.copy(q, wire.Copy{Kind: wire.CopyRect, Dst: dst.(*mem).id, Src: src.(*mem).id, Rect: r, Wait: wait})
-}
-
-func (d *Device) copy(qh driver.Handle, m wire.Copy) (driver.Event, error) {
 	q := qh.(*queue)
-	var err error
-	if m.Wait, err = d.after(q, m.Wait); err != nil {
+	wait, err := d.after(q, wait)
+	if err != nil {
 		return 0, err
 	}
-	m.Queue = q.id
-	return d.issue(q, plain, &m.Event, m.Wait, &m)
+	m := &wire.Copy{Queue: q.id, Dst: dst.(*mem).id, To: to, Src: src.(*mem).id, From: from, Wait: wait}
+	return d.issue(q, plain, &m.Event, wait, m)
 }
 
-// Fill fills a range of a buffer. Of an object that the program has mapped it fills the
-// bytes here.
-func (d *Device) Fill(q, h driver.Handle, off, n int64, pattern []byte, wait []driver.Event) (driver.Event, error) {
-	if b := d.mappedBytes(h, off, int(n)); b != nil {
-		return 0, d.afterAll(wait, func() { driver.Repeat(b, pattern) })
+// Fill fills a place. Of an object that the program has mapped it fills the bytes here.
+func (d *Device) Fill(qh, h driver.Handle, p driver.Place, pattern []byte, wait []driver.Event) (driver.Event, error) {
+	q, o := qh.(*queue), h.(*mem)
+	if b := d.mappedBytes(o); b != nil {
+		return 0, d.afterAll(wait, func() { driver.Repeat(b[p.Off:p.Off+p.Bytes], pattern) })
 	}
-	return d.fill(q, wire.Fill{Mem: h.(*mem).id, Off: off, Bytes: n, Pattern: pattern, Wait: wait})
-}
-
-// FillImage fills a region of an image.
-func (d *Device) FillImage(q, image driver.Handle, r driver.Region, c driver.Color,
-	wait []driver.Event) (driver.Event, error) {
-	return d.fill(q, wire.Fill{Mem: image.(*mem).id, Image: true, Region: r, Pattern: c[:], Wait: wait})
-}
-
-func (d *Device) fill(qh driver.Handle, m wire.Fill) (driver.Event, error) {
-	q := qh.(*queue)
-	var err error
-	if m.Wait, err = d.after(q, m.Wait); err != nil {
+	wait, err := d.after(q, wait)
+	if err != nil {
 		return 0, err
 	}
-	m.Queue = q.id
-	return d.issue(q, plain, &m.Event, m.Wait, &m)
+	m := &wire.Fill{Queue: q.id, Mem: o.id, Place: p, Pattern: pattern, Wait: wait}
+	return d.issue(q, plain, &m.Event, wait, m)
 }
 
 // Barrier is Marker that later commands of the queue come after.
@@ -197,15 +155,12 @@ func (d *Device) ReleaseEvent(e driver.Event) {
 	}
 }
 
-// mappedBytes returns n bytes of an object that the program has mapped, from off on: the
-// server has others. nil when it is not mapped.
-func (d *Device) mappedBytes(h driver.Handle, off int64, n int) []byte {
+// mappedBytes returns the bytes of an object that the program has mapped: the server has others. nil when it is not
+// mapped.
+func (d *Device) mappedBytes(o *mem) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if b := h.(*mem).mapped; b != nil {
-		return b[off : off+int64(n)]
-	}
-	return nil
+	return o.mapped
 }
 
 // afterAll calls do when the commands in wait are complete.

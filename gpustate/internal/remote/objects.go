@@ -50,7 +50,8 @@ func (d *Device) ReleaseMem(h driver.Handle) error {
 func (d *Device) MapShared(q, h driver.Handle) ([]byte, error) {
 	m := h.(*mem)
 	b := make([]byte, m.bytes)
-	if _, err := d.Read(q, m, 0, b, true, nil); err != nil {
+	t := driver.Transfer{Mem: m, Place: driver.Bytes(0, m.bytes), Host: b, Read: true, Block: true}
+	if _, err := d.Transfer(q, t, nil); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
@@ -69,7 +70,8 @@ func (d *Device) UnmapShared(q, h driver.Handle) error {
 	if b == nil {
 		return nil
 	}
-	_, err := d.Write(q, m, 0, b, true, nil)
+	t := driver.Transfer{Mem: m, Place: driver.Bytes(0, m.bytes), Host: b, Block: true}
+	_, err := d.Transfer(q, t, nil)
 	return err
 }
 

@@ -5,87 +5,69 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// piece is one message's part of a transfer.
-type piece struct {
-	form   int // of wire.Transfer
-	off    int64
-	region driver.Region
-	host   []byte
-
-	// of a box, whose bytes lie apart in host
-	size   driver.Box
-	at, in driver.Layout // in the object, and in host
-}
-
-// bytes returns how many bytes the piece moves.
-func (p *piece) bytes() int64 {
-	if p.form == wire.FormRect {
-		return p.size.Bytes()
-	}
-	return int64(len(p.host))
-}
+// piece is one message's part of a transfer. Bytes counts those of any form.
+type piece driver.Transfer
 
 // pack gives a slot the bytes of the host.
 func (p *piece) pack(slot []byte) {
-	if p.form == wire.FormRect {
-		driver.Rect{Size: p.size, To: p.size.Packed(), From: p.in}.CopyRows(slot, p.host)
+	if p.Form == driver.FormBox {
+		driver.Rect{Size: p.Size, To: p.Size.Packed(), From: p.There}.CopyRows(slot, p.Host)
 		return
 	}
-	copy(slot, p.host)
+	copy(slot, p.Host)
 }
 
 // unpack gives the host the bytes of a slot.
 func (p *piece) unpack(slot []byte) {
-	if p.form == wire.FormRect {
-		driver.Rect{Size: p.size, To: p.in, From: p.size.Packed()}.CopyRows(p.host, slot)
+	if p.Form == driver.FormBox {
+		driver.Rect{Size: p.Size, To: p.There, From: p.Size.Packed()}.CopyRows(p.Host, slot)
 		return
 	}
-	copy(p.host, slot)
+	copy(p.Host, slot)
 }
 
 // packed returns the bytes of the host in one piece: the program's own where they are.
 func (p *piece) packed() []byte {
-	if p.form != wire.FormRect {
-		return p.host
+	if p.Form != driver.FormBox {
+		return p.Host
 	}
-	b := make([]byte, p.bytes())
+	b := make([]byte, p.Bytes)
 	p.pack(b)
 	return b
 }
 
-func linear(off int64, host []byte) (list []piece) {
-	step := pieceBytes(len(host))
-	for len(host) > 0 {
-		n := min(len(host), step)
-		list = append(list, piece{off: off, host: host[:n]})
-		off, host = off+int64(n), host[n:]
-	}
-	return list
-}
-
-// boxes divides a region into parts that are one range of the packed bytes each.
-func boxes(r driver.Region, pixel int, host []byte) (list []piece) {
-	divide(r.Size, pixel, pieceBytes(len(host)), func(at, size [3]int) {
-		part := driver.Region{Origin: r.Origin, Size: size}
-		for i := range at {
-			part.Origin[i] += at[i]
-		}
-		n := part.Pixels() * pixel
-		list = append(list, piece{form: wire.FormImage, host: host[:n], region: part})
+// pieces divides a transfer into parts that fit into slots. Parts of bytes and of pixels are one range of the host's
+// bytes each.
+func pieces(t driver.Transfer, pixel int) (list []piece) {
+	host := t.Host
+	add := func(to driver.Place, n int) {
+		to.Bytes = int64(n)
+		list = append(list, piece{Place: to, Host: host[:n]})
 		host = host[n:]
-	})
-	return list
-}
-
-// rects divides a box of bytes into parts that fit into slots; at is where it lies in
-// the object, in where in host.
-func rects(size driver.Box, at driver.Layout, host []byte, in driver.Layout) (list []piece) {
-	extents := [3]int{int(size[0]), int(size[1]), int(size[2])}
-	divide(extents, 1, pieceBytes(int(size.Bytes())), func(o, n [3]int) {
-		x, y, z := int64(o[0]), int64(o[1]), int64(o[2])
-		list = append(list, piece{form: wire.FormRect, host: host, at: at.From(x, y, z), in: in.From(x, y, z),
-			size: driver.Box{int64(n[0]), int64(n[1]), int64(n[2])}})
-	})
+	}
+	switch t.Form {
+	case driver.FormBox:
+		extents := [3]int{int(t.Size[0]), int(t.Size[1]), int(t.Size[2])}
+		divide(extents, 1, pieceBytes(int(t.Size.Bytes())), func(o, n [3]int) {
+			x, y, z := int64(o[0]), int64(o[1]), int64(o[2])
+			to := driver.BoxAt(driver.Box{int64(n[0]), int64(n[1]), int64(n[2])}, t.At.From(x, y, z))
+			to.Bytes = to.Size.Bytes()
+			list = append(list, piece{Place: to, Host: host, There: t.There.From(x, y, z)})
+		})
+	case driver.FormPixels:
+		divide(t.Region.Size, pixel, pieceBytes(len(host)), func(at, size [3]int) {
+			part := driver.Region{Origin: t.Region.Origin, Size: size}
+			for i := range at {
+				part.Origin[i] += at[i]
+			}
+			add(driver.Pixels(part), part.Pixels()*pixel)
+		})
+	default:
+		step := pieceBytes(len(host))
+		for off := t.Off; len(host) > 0; off += int64(step) {
+			add(driver.Place{Off: off}, min(len(host), step))
+		}
+	}
 	return list
 }
 

@@ -269,8 +269,8 @@ func (d *Device) complete(m *wire.Done) error {
 	last := p == nil || p.left == 1
 	d.mu.Unlock()
 	want := int64(0) // bytes of a read
-	if len(s.into.host) > 0 {
-		want = s.into.bytes()
+	if len(s.into.Host) > 0 {
+		want = s.into.Bytes
 	}
 	switch {
 	case !s.busy, m.Bytes > 0 && (d.arena != nil || m.Bytes != want):
@@ -291,11 +291,11 @@ func (d *Device) complete(m *wire.Done) error {
 
 // readPiece takes the bytes of a read out of the connection.
 func (d *Device) readPiece(p *piece) error {
-	if p.form != wire.FormRect {
-		_, err := io.ReadFull(d.in, p.host)
+	if p.Form != driver.FormBox {
+		_, err := io.ReadFull(d.in, p.Host)
 		return err
 	}
-	b := make([]byte, p.bytes())
+	b := make([]byte, p.Bytes)
 	if _, err := io.ReadFull(d.in, b); err != nil {
 		return err
 	}
@@ -310,7 +310,7 @@ func (d *Device) finish(m *wire.Done) {
 		d.mu.Lock()
 		s := d.into[n]
 		d.mu.Unlock()
-		if m.Err == nil && d.arena != nil && len(s.into.host) > 0 {
+		if m.Err == nil && d.arena != nil && len(s.into.Host) > 0 {
 			s.into.unpack(d.arena[n*wire.SlotBytes:])
 		}
 		d.mu.Lock()

@@ -9,79 +9,40 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// Write sends src to the server. It has been read when Write returns, unless the
-// server has it mapped; reads that are to fill it are waited for before.
-func (d *Device) Write(q, h driver.Handle, off int64, src []byte, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
-	if b := d.mappedBytes(h, off, len(src)); b != nil {
-		return 0, d.afterAll(wait, func() { copy(b, src) })
+// Transfer sends the host's bytes to the server, or asks for them. Those of a write have been read when it returns,
+// unless the server has them mapped; reads that are to fill them are waited for before. Of an object that the program
+// has mapped it moves the bytes here.
+func (d *Device) Transfer(qh driver.Handle, t driver.Transfer, wait []driver.Event) (driver.Event, error) {
+	q, m := qh.(*queue), t.Mem.(*mem)
+	if t.Form != driver.FormPixels {
+		if b := d.mappedBytes(m); b != nil {
+			return 0, d.afterAll(wait, func() { t.Do(b) })
+		}
 	}
-	m := wire.Direct{Mem: h.(*mem).id, Off: off, Write: true, Wait: wait}
-	if ev, ok, err := d.direct(q.(*queue), m, src, blocking); ok {
-		return ev, err
+	if t.Form == driver.FormBytes {
+		direct := wire.Direct{Mem: m.id, Off: t.Off, Write: !t.Read, Wait: wait}
+		if ev, ok, err := d.direct(q, direct, t.Host, t.Block); ok {
+			return ev, err
+		}
 	}
-	return d.transfer(q, h, linear(off, src), src, true, blocking, wait)
-}
-
-// Read asks the server for bytes.
-func (d *Device) Read(q, h driver.Handle, off int64, dst []byte, blocking bool, wait []driver.Event) (driver.Event,
-	error) {
-	if b := d.mappedBytes(h, off, len(dst)); b != nil {
-		return 0, d.afterAll(wait, func() { copy(dst, b) })
-	}
-	m := wire.Direct{Mem: h.(*mem).id, Off: off, Wait: wait}
-	if ev, ok, err := d.direct(q.(*queue), m, dst, blocking); ok {
-		return ev, err
-	}
-	return d.transfer(q, h, linear(off, dst), dst, false, blocking, wait)
-}
-
-// WriteRect sends a box. Of an object that the program has mapped it writes the bytes here.
-func (d *Device) WriteRect(q, h driver.Handle, r driver.Rect, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	if b := d.mappedBytes(h, 0, int(h.(*mem).bytes)); b != nil {
-		return 0, d.afterAll(wait, func() { r.CopyRows(b, src) })
-	}
-	return d.transfer(q, h, rects(r.Size, r.To, src, r.From), src, true, blocking, wait)
-}
-
-// ReadRect asks for a box.
-func (d *Device) ReadRect(q, h driver.Handle, r driver.Rect, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	if b := d.mappedBytes(h, 0, int(h.(*mem).bytes)); b != nil {
-		return 0, d.afterAll(wait, func() { r.CopyRows(dst, b) })
-	}
-	return d.transfer(q, h, rects(r.Size, r.From, dst, r.To), dst, false, blocking, wait)
-}
-
-// WriteImage sends a region.
-func (d *Device) WriteImage(q, h driver.Handle, r driver.Region, src []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	return d.transfer(q, h, boxes(r, h.(*mem).pixel, src), src, true, blocking, wait)
-}
-
-// ReadImage asks for a region.
-func (d *Device) ReadImage(q, h driver.Handle, r driver.Region, dst []byte, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	return d.transfer(q, h, boxes(r, h.(*mem).pixel, dst), dst, false, blocking, wait)
+	return d.transfer(q, m.id, pieces(t, m.pixel), t, wait)
 }
 
 // transfer sends the pieces, each when a slot is free. A write that blocks returns when its bytes are on their way:
 // later commands come after it, on every queue, and the next call that waits reports its failure.
-func (d *Device) transfer(qh, h driver.Handle, list []piece, host []byte, write, blocking bool,
-	wait []driver.Event) (driver.Event, error) {
-	q := qh.(*queue)
+func (d *Device) transfer(q *queue, mem uint64, list []piece, t driver.Transfer, wait []driver.Event) (driver.Event,
+	error) {
 	wait, err := d.after(q, wait)
 	if err != nil {
 		return 0, err
 	}
-	m := wire.Transfer{Queue: q.id, Mem: h.(*mem).id, Write: write,
-		Inline: write && d.arena == nil, Unawaited: write && blocking, Wait: wait}
+	m := wire.Transfer{Queue: q.id, Mem: mem, Write: !t.Read, Inline: !t.Read && d.arena == nil,
+		Unawaited: !t.Read && t.Block, Wait: wait}
 	k, fills := plain, filling{}
-	if !write {
-		k, fills = read, filling{host: host}
+	if t.Read {
+		k, fills = read, filling{host: t.Host}
 	}
-	if err := d.filled(q, k, host, false); err != nil {
+	if err := d.filled(q, k, t.Host, false); err != nil {
 		return 0, err
 	}
 	ev := d.enter(q, k, len(list), wait, fills)
@@ -96,7 +57,7 @@ func (d *Device) transfer(qh, h driver.Handle, list []piece, host []byte, write,
 	if m.Unawaited {
 		return 0, nil
 	}
-	if !blocking {
+	if !t.Block {
 		return ev, nil
 	}
 	err = d.WaitEvent(ev)
@@ -143,7 +104,7 @@ func (d *Device) sendPiece(m wire.Transfer, p piece) (err error) {
 	if m.Slot, err = d.takeSlot(p, m.Write); err != nil {
 		return err
 	}
-	m.Form, m.Off, m.Region, m.Size, m.At, m.Bytes = p.form, p.off, p.region, p.size, p.at, p.bytes()
+	m.Place = p.Place
 	if m.Inline {
 		return d.failing(d.out.Bulk(&m, p.packed()))
 	}

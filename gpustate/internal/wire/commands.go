@@ -87,39 +87,28 @@ type Transfer struct {
 	Queue, Mem, Event uint64
 	Slot              int
 	Write, Last       bool
-	Form              int           // one of the forms below
-	Off, Bytes        int64         // Bytes at most SlotBytes
-	Region            driver.Region // of FormImage, instead of Off
-	Size              driver.Box    // of FormRect, instead of Off; packed in the slot
-	At                driver.Layout // of FormRect: where the box is in the object
-	Inline            bool          // the bytes of a write follow the frame
-	Unawaited         bool          // no call waits for the event: the next one that waits reports a failure
+	driver.Place           // Bytes of any form, at most SlotBytes; a box is packed in the slot
+	Inline            bool // the bytes of a write follow the frame
+	Unawaited         bool // no call waits for the event: the next one that waits reports a failure
 	Wait              []driver.Event
 }
-
-// Forms of a transfer's memory.
-const (
-	FormLinear = 0
-	FormImage  = 1
-	FormRect   = 2
-)
 
 func (m *Transfer) fields(f *Fields) {
 	f.Uint(&m.Queue, &m.Mem, &m.Event)
 	codec.Small(f, &m.Slot, Slots-1)
 	f.Bool(&m.Write, &m.Last, &m.Inline, &m.Unawaited)
-	codec.Size(f, &m.Bytes)
-	codec.Small(f, &m.Form, FormRect)
 	if f.Reading {
-		m.Off, m.Region, m.Size, m.At = 0, driver.Region{}, driver.Box{}, driver.Layout{}
+		m.Place = driver.Place{}
 	}
+	codec.Size(f, &m.Bytes)
+	codec.Small(f, &m.Form, int(driver.FormBox))
 	f.Check(m.Bytes > 0 && m.Bytes <= SlotBytes && (m.Write || !m.Inline && !m.Unawaited),
 		"invalid transfer length")
 	switch m.Form {
-	case FormImage:
+	case driver.FormPixels:
 		region(f, &m.Region)
-	case FormRect:
-		codec.Size(f, &m.Size[0], &m.Size[1], &m.Size[2])
+	case driver.FormBox:
+		box(f, &m.Size)
 		layout(f, &m.At)
 	default:
 		codec.Size(f, &m.Off)
@@ -132,6 +121,8 @@ func region(f *Fields, r *driver.Region) {
 		codec.Size(f, &r.Origin[i], &r.Size[i])
 	}
 }
+
+func box(f *Fields, b *driver.Box) { codec.Size(f, &b[0], &b[1], &b[2]) }
 
 func layout(f *Fields, l *driver.Layout) { codec.Size(f, &l.Off, &l.Row, &l.Slice) }
 
@@ -158,62 +149,72 @@ type Unshare struct{ Region uint64 }
 
 func (m *Unshare) fields(f *Fields) { f.Uint(&m.Region) }
 
-// Kinds of copies.
-const (
-	CopyBytes         = 0
-	CopyImageToBuffer = 1
-	CopyBufferToImage = 2
-	CopyRect          = 3
-	CopyImage         = 4
-)
-
 // Copy copies within the device.
 type Copy struct {
-	Queue, Event          uint64
-	Kind                  int
-	Dst, Src              uint64
-	DstOff, SrcOff, Bytes int64         // of CopyBytes; the offsets also with an image
-	Region                driver.Region // of the image; of CopyImage: in Src
-	To                    [3]int        // of CopyImage: where in Dst
-	Rect                  driver.Rect   // of CopyRect
-	Wait                  []driver.Event
+	Queue, Event uint64
+	Dst, Src     uint64
+	To, From     driver.Place
+	Wait         []driver.Event
 }
+
+// Kinds of copies.
+const (
+	copyBytes         = 0
+	copyImageToBuffer = 1
+	copyBufferToImage = 2
+	copyRect          = 3
+	copyImage         = 4
+)
+
+// copyForms are the forms of both places by the kind of a copy.
+var copyForms = [...]struct{ to, from driver.Form }{copyImageToBuffer: {from: driver.FormPixels},
+	copyBufferToImage: {to: driver.FormPixels}, copyRect: {driver.FormBox, driver.FormBox},
+	copyImage: {driver.FormPixels, driver.FormPixels}}
 
 func (m *Copy) fields(f *Fields) {
 	if f.Reading {
 		*m = Copy{Wait: m.Wait}
 	}
 	f.Uint(&m.Queue, &m.Event)
-	codec.Small(f, &m.Kind, CopyImage)
-	f.Uint(&m.Dst, &m.Src)
-	switch m.Kind {
-	case CopyBytes:
-		codec.Size(f, &m.DstOff, &m.SrcOff, &m.Bytes)
-	case CopyImageToBuffer:
-		codec.Size(f, &m.DstOff)
-	case CopyBufferToImage:
-		codec.Size(f, &m.SrcOff)
-	case CopyRect:
-		codec.Size(f, &m.Rect.Size[0], &m.Rect.Size[1], &m.Rect.Size[2])
-		layout(f, &m.Rect.To)
-		layout(f, &m.Rect.From)
-	case CopyImage:
-		codec.Size(f, &m.To[0], &m.To[1], &m.To[2])
+	to, from := &m.To, &m.From
+	kind := 0
+	for k, forms := range copyForms {
+		if forms.to == to.Form && forms.from == from.Form {
+			kind = k
+		}
 	}
-	if m.Kind == CopyImageToBuffer || m.Kind == CopyBufferToImage || m.Kind == CopyImage {
-		region(f, &m.Region)
+	codec.Small(f, &kind, copyImage)
+	to.Form, from.Form = copyForms[kind].to, copyForms[kind].from
+	f.Uint(&m.Dst, &m.Src)
+	switch kind {
+	case copyBytes:
+		codec.Size(f, &to.Off, &from.Off, &to.Bytes)
+		from.Bytes = to.Bytes
+	case copyImageToBuffer:
+		codec.Size(f, &to.Off)
+		region(f, &from.Region)
+	case copyBufferToImage:
+		codec.Size(f, &from.Off)
+		region(f, &to.Region)
+	case copyRect:
+		box(f, &to.Size)
+		from.Size = to.Size
+		layout(f, &to.At)
+		layout(f, &from.At)
+	case copyImage:
+		codec.Size(f, &to.Region.Origin[0], &to.Region.Origin[1], &to.Region.Origin[2])
+		region(f, &from.Region)
+		to.Region.Size = from.Region.Size
 	}
 	events(f, &m.Wait)
 }
 
-// Fill writes a pattern over a range of a buffer, or a color over a region of an image.
+// Fill writes a pattern over bytes of a buffer, or a color over a region of an image.
 type Fill struct {
 	Queue, Mem, Event uint64
-	Image             bool
-	Off, Bytes        int64
-	Region            driver.Region // with Image, instead of Off and Bytes
-	Pattern           []byte        // with Image: a color
-	Wait              []driver.Event
+	driver.Place
+	Pattern []byte // of pixels: a color
+	Wait    []driver.Event
 }
 
 func (m *Fill) fields(f *Fields) {
@@ -221,15 +222,17 @@ func (m *Fill) fields(f *Fields) {
 		*m = Fill{Wait: m.Wait}
 	}
 	f.Uint(&m.Queue, &m.Mem, &m.Event)
-	f.Bool(&m.Image)
-	if m.Image {
+	image := m.Form == driver.FormPixels
+	f.Bool(&image)
+	if image {
+		m.Form = driver.FormPixels
 		region(f, &m.Region)
 	} else {
 		codec.Size(f, &m.Off, &m.Bytes)
 	}
 	f.Bytes(&m.Pattern)
 	n := len(m.Pattern)
-	f.Check(n > 0 && n <= driver.MaxPattern && n&(n-1) == 0 && (!m.Image || n == len(driver.Color{})),
+	f.Check(n > 0 && n <= driver.MaxPattern && n&(n-1) == 0 && (!image || n == len(driver.Color{})),
 		"invalid pattern")
 	events(f, &m.Wait)
 }

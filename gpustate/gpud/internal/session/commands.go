@@ -89,16 +89,7 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	if m.Event == 0 {
 		return fmt.Errorf("%w: a transfer without an event", wire.ErrProtocol)
 	}
-	ok := false
-	switch m.Form {
-	case wire.FormImage:
-		ok = o.has(m.Region) && int64(m.Region.Pixels())*o.pixel == m.Bytes
-	case wire.FormRect:
-		ok = !o.isImage() && m.At.Fits(m.Size, o.bytes) && m.Size.Bytes() == m.Bytes
-	default:
-		ok = o.holds(m.Off, m.Bytes)
-	}
-	if !ok {
+	if !o.has(&m.Place) || o.content(&m.Place) != m.Bytes {
 		return fmt.Errorf("%w: a piece outside of its object", wire.ErrProtocol)
 	}
 	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), unawaited: m.Unawaited,
@@ -111,7 +102,8 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	}
 	count.Add(m.Bytes)
 	return s.issue(q, i, m.Last, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		return s.move(q, o, m, data, wait)
+		return s.drv.Transfer(q.h, driver.Transfer{Mem: o.h, Place: m.Place, Host: data, There: m.Size.Packed(),
+			Read: !m.Write}, wait)
 	})
 }
 
@@ -123,23 +115,6 @@ func (s *Session) places(queueID, memID uint64) (q *queue, o *mem, err error) {
 	return q, o, err
 }
 
-// move gives the driver one piece of a transfer.
-func (s *Session) move(q *queue, o *mem, m *wire.Transfer, data []byte, wait []driver.Event) (driver.Event, error) {
-	switch {
-	case m.Form == wire.FormImage && m.Write:
-		return s.drv.WriteImage(q.h, o.h, m.Region, data, false, wait)
-	case m.Form == wire.FormImage:
-		return s.drv.ReadImage(q.h, o.h, m.Region, data, false, wait)
-	case m.Form == wire.FormRect && m.Write:
-		return s.drv.WriteRect(q.h, o.h, driver.Rect{Size: m.Size, To: m.At, From: m.Size.Packed()}, data, false, wait)
-	case m.Form == wire.FormRect:
-		return s.drv.ReadRect(q.h, o.h, driver.Rect{Size: m.Size, To: m.Size.Packed(), From: m.At}, data, false, wait)
-	case m.Write:
-		return s.drv.Write(q.h, o.h, m.Off, data, false, wait)
-	}
-	return s.drv.Read(q.h, o.h, m.Off, data, false, wait)
-}
-
 func word(o *mem) string {
 	if o.isImage() {
 		return "an image"
@@ -149,12 +124,26 @@ func word(o *mem) string {
 
 func (o *mem) isImage() bool { return o.kind.IsImage() }
 
-// has reports whether a region lies within the image.
-func (o *mem) has(r driver.Region) bool { return o.isImage() && r.Within(o.image.Extents()) }
+// has reports whether a place lies within the object.
+func (o *mem) has(p *driver.Place) bool {
+	switch p.Form {
+	case driver.FormPixels:
+		return o.isImage() && p.Region.Within(o.image.Extents())
+	case driver.FormBox:
+		return !o.isImage() && p.At.Fits(p.Size, o.bytes)
+	}
+	return !o.isImage() && p.Off >= 0 && p.Off <= o.bytes && p.Bytes <= o.bytes-p.Off
+}
 
-// holds reports whether n bytes from off on lie within the buffer.
-func (o *mem) holds(off, n int64) bool {
-	return !o.isImage() && off >= 0 && off <= o.bytes && n <= o.bytes-off
+// content returns how many bytes a place has.
+func (o *mem) content(p *driver.Place) int64 {
+	switch p.Form {
+	case driver.FormPixels:
+		return int64(p.Region.Pixels()) * o.pixel
+	case driver.FormBox:
+		return p.Size.Bytes()
+	}
+	return p.Bytes
 }
 
 // doSetArg keeps the API's answer about an argument for the next launch.

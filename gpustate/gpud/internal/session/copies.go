@@ -21,35 +21,25 @@ func (s *Session) doCopy(m *wire.Copy) error {
 	}
 	i := item{what: "copy", ev: driver.Event(m.Event)}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		switch m.Kind {
-		case wire.CopyImageToBuffer:
-			return s.drv.CopyImageToBuffer(q.h, dst.h, m.DstOff, src.h, m.Region, wait)
-		case wire.CopyBufferToImage:
-			return s.drv.CopyBufferToImage(q.h, dst.h, m.Region, src.h, m.SrcOff, wait)
-		case wire.CopyRect:
-			return s.drv.CopyRect(q.h, dst.h, src.h, m.Rect, wait)
-		case wire.CopyImage:
-			return s.drv.CopyImage(q.h, dst.h, m.To, src.h, m.Region, wait)
-		}
-		return s.drv.Copy(q.h, dst.h, m.DstOff, src.h, m.SrcOff, m.Bytes, wait)
+		return s.drv.Copy(q.h, dst.h, m.To, src.h, m.From, wait)
 	})
 }
 
-// fits reports whether a copy lies within its objects.
+// fits reports whether a copy lies within its objects. Bytes that are copied from or to an image are as many as its
+// region has.
 func fits(m *wire.Copy, dst, src *mem) bool {
-	switch m.Kind {
-	case wire.CopyImageToBuffer:
-		return src.has(m.Region) && dst.holds(m.DstOff, int64(m.Region.Pixels())*src.pixel)
-	case wire.CopyBufferToImage:
-		return dst.has(m.Region) && src.holds(m.SrcOff, int64(m.Region.Pixels())*dst.pixel)
-	case wire.CopyRect:
-		return !dst.isImage() && !src.isImage() && m.Rect.To.Fits(m.Rect.Size, dst.bytes) &&
-			m.Rect.From.Fits(m.Rect.Size, src.bytes)
-	case wire.CopyImage:
-		return src.has(m.Region) && dst.has(driver.Region{Origin: m.To, Size: m.Region.Size}) &&
-			dst.image.Order == src.image.Order && dst.image.Type == src.image.Type
+	pixels := driver.FormPixels
+	switch {
+	case m.To.Form == pixels && m.From.Form == pixels:
+		if dst.image.Order != src.image.Order || dst.image.Type != src.image.Type {
+			return false
+		}
+	case m.To.Form == pixels:
+		m.From.Bytes = dst.content(&m.To)
+	case m.From.Form == pixels:
+		m.To.Bytes = src.content(&m.From)
 	}
-	return m.Bytes > 0 && dst.holds(m.DstOff, m.Bytes) && src.holds(m.SrcOff, m.Bytes)
+	return dst.has(&m.To) && src.has(&m.From) && dst.content(&m.To) > 0
 }
 
 func (s *Session) doFill(m *wire.Fill) error {
@@ -58,16 +48,12 @@ func (s *Session) doFill(m *wire.Fill) error {
 		return err
 	}
 	n := int64(len(m.Pattern))
-	if m.Image && !o.has(m.Region) ||
-		!m.Image && (m.Bytes < 1 || !o.holds(m.Off, m.Bytes) || m.Off%n != 0 || m.Bytes%n != 0) {
+	if !o.has(&m.Place) || m.Form == driver.FormBytes && (m.Bytes < 1 || m.Off%n != 0 || m.Bytes%n != 0) {
 		return fmt.Errorf("%w: a fill outside of its object", wire.ErrProtocol)
 	}
 	i := item{what: "fill of " + word(o), ev: driver.Event(m.Event)}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		if m.Image {
-			return s.drv.FillImage(q.h, o.h, m.Region, driver.Color(m.Pattern), wait)
-		}
-		return s.drv.Fill(q.h, o.h, m.Off, m.Bytes, m.Pattern, wait)
+		return s.drv.Fill(q.h, o.h, m.Place, m.Pattern, wait)
 	})
 }
 

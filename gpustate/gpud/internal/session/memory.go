@@ -149,9 +149,7 @@ func (s *Session) doDirect(m *wire.Direct) error {
 		s.usage.Read.Add(m.Bytes)
 	}
 	return s.issue(q, i, true, m.Wait, func(wait []driver.Event) (driver.Event, error) {
-		if m.Write {
-			return s.drv.Write(q.h, o.h, m.Off, data, false, wait)
-		}
-		return s.drv.Read(q.h, o.h, m.Off, data, false, wait)
+		return s.drv.Transfer(q.h, driver.Transfer{Mem: o.h, Place: driver.Bytes(m.Off, m.Bytes), Host: data,
+			Read: !m.Write}, wait)
 	})
 }
