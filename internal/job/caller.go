@@ -19,33 +19,6 @@ import (
 // only its owner may read it.
 const RunName = "holdfast.run"
 
-// The commands that have ranks paused, and the process that reaches the ranks.
-const (
-	CallerHands = "hands" // a process on a node of the job, which reaches the ranks there
-	CallerDoor  = "door"  // a connection to one of these ranks
-	CallerPause = "pause" // holdfast pause, resume, migrate or status
-)
-
-// A Caller is one of these, as the Supervisor sees it.
-type Caller struct {
-	*Watcher
-	Kind  string
-	Visit int // a door's: in answer to which question
-	Process
-}
-
-// Process is a rank's.
-type Process struct {
-	PID     int    `json:"pid,omitempty"`
-	Program string `json:"program,omitempty"`
-	Rank    int    `json:"rank,omitempty"` // -1: not known
-}
-
-// AcceptCaller waits for a Caller. The caller closes it.
-func (s *Supervisor) AcceptCaller(ctx context.Context) (*Caller, error) {
-	return accept(ctx, s, s.callers)
-}
-
 // Line returns the next line that a process behind a door says.
 func (c *Caller) Line(patience time.Duration) (string, error) {
 	b, err := c.next(patience)
@@ -63,22 +36,22 @@ func (c *Caller) SayLine(text string) error {
 
 // CallHands calls a supervisor as a node's hands. The caller closes the result.
 func CallHands(ctx context.Context, supervisor, node string) (*Caller, error) {
-	l, err := call(ctx, supervisor, hello{Caller: CallerHands, Node: node})
+	c, err := call(ctx, supervisor, hello{Kind: CallerHands, Node: node})
 	if err != nil {
 		return nil, err
 	}
-	keepAlive(l.conn)
-	return &Caller{Watcher: &Watcher{l, node}, Kind: CallerHands}, nil
+	keepAlive(c.conn)
+	return c, nil
 }
 
 // CallDoor makes a connection on which a supervisor speaks to a process of a node. Its messages are for the process.
 func CallDoor(ctx context.Context, supervisor, node string, visit int, p Process) (net.Conn, error) {
-	l, err := call(ctx, supervisor, hello{Caller: CallerDoor, Node: node, Visit: visit, Process: p})
+	c, err := call(ctx, supervisor, hello{Kind: CallerDoor, Node: node, Visit: visit, Process: p})
 	if err != nil {
 		return nil, err
 	}
-	keepAlive(l.conn)
-	return l.conn, nil
+	keepAlive(c.conn)
+	return c.conn, nil
 }
 
 // keepAlive has the end of the supervisor's node noticed within seconds.
@@ -129,11 +102,11 @@ func DialRun(ctx context.Context, dir string) (*Caller, error) {
 		return nil, fmt.Errorf("the holdfast run of %s, %s, does not answer: it has ended, or its node cannot be "+
 			"reached: %w", dir, where, err)
 	}
-	l := newLine(conn)
-	if err := l.send(hello{Caller: CallerPause}); err != nil {
-		return nil, errors.Join(err, l.Close())
+	c := &Caller{newLine(conn), hello{Kind: CallerPause}}
+	if err := c.Say(c.hello); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	return &Caller{Watcher: &Watcher{l, k.Node}, Kind: CallerPause}, nil
+	return c, nil
 }
 
 // Ask has the holdfast run do something, and takes its answer. When ctx ends, it gives that up.

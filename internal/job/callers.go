@@ -13,112 +13,73 @@ import (
 // hello is the first line of whoever calls a Supervisor and is no rank 0, which
 // begins with its first Report.
 type hello struct {
-	Caller string `json:"caller"`
-	Node   string `json:"node,omitempty"`
-	Start  int    `json:"start,omitempty"`
-	Step   string `json:"step,omitempty"` // Slurm's
-	Visit  int    `json:"visit,omitempty"`
+	Kind  string `json:"caller"`
+	Node  string `json:"node,omitempty"`
+	Start int    `json:"start,omitempty"`
+	Step  string `json:"step,omitempty"`  // Slurm's; "": none, or not known
+	Visit int    `json:"visit,omitempty"` // a door's: in answer to which question
 	Process
+}
+
+// Process is a rank's.
+type Process struct {
+	PID     int    `json:"pid,omitempty"`
+	Program string `json:"program,omitempty"`
+	Rank    int    `json:"rank,omitempty"` // -1: not known
 }
 
 // The callers.
 const (
-	callerGuard   = "guard"   // watches over the supervisor from another node
-	callerStarted = "started" // a rank's process, before it has come to Open
+	CallerGuard   = "guard"   // watches over the supervisor from another node
+	CallerStarted = "started" // a rank's process, which may not have come to Open
+	CallerWatcher = "watcher" // a node's daemon that reports the calls of its ranks
+	CallerHands   = "hands"   // a process on a node of the job, which reaches the ranks there
+	CallerDoor    = "door"    // a connection to one of these ranks
+	CallerPause   = "pause"   // holdfast pause, resume, migrate or status
 	callerAsks    = "asks"    // whether the supervisor lives; hangs up
-	callerWatcher = "watcher" // reports the calls of a node's ranks
+	callerRank0   = ""
 )
 
-// A Guard is a process on another node that watches over the supervisor.
-type Guard struct {
+// A Caller is a connection of a Supervisor with one of these, on either side.
+type Caller struct {
 	*line
-	Node string
+	hello
 }
 
-// beat is a message between a supervisor and its guard.
-type beat struct {
-	Over bool `json:"over,omitempty"` // the supervisor ends in order
-}
+// Say sends a message that the other side gets by Hear.
+func (c *Caller) Say(v any) error { return c.send(v) }
 
-// Beat tells the guard that the supervisor lives.
-func (g *Guard) Beat() error { return g.send(beat{}) }
-
-// Over tells the guard that the supervisor ends in order, and hangs up.
-func (g *Guard) Over() { _ = g.send(beat{Over: true}); _ = g.Close() } // a guard that is gone needs no word
-
-// Answer waits for the guard's next answer to a Beat.
-func (g *Guard) Answer(patience time.Duration) error {
-	_, err := g.next(patience)
-	return err
-}
-
-// Started is a process that was started as a rank and may not have come to Open yet.
-type Started struct {
-	*line
-	Node string
-	Step string // Slurm's; "": none, or not known
-}
-
-// AwaitEnd waits for the end of the process. The caller closes the Started.
-func (s *Started) AwaitEnd() {
-	var b [1]byte
-	_ = s.conn.SetReadDeadline(time.Time{})       // closed is as good
-	for n := 1; n > 0; n, _ = s.conn.Read(b[:]) { // it sends nothing; an error is its end
-	}
-}
-
-// AcceptGuard waits for a guard. The caller ends it with Over or Close.
-func (s *Supervisor) AcceptGuard(ctx context.Context) (*Guard, error) {
-	return accept(ctx, s, s.guards)
-}
-
-// A Watcher is a node's daemon that reports the calls of its ranks.
-type Watcher struct {
-	*line
-	Node string
-}
-
-// Watch calls the supervisor that the value of a variable like config.SupervisorVar names. The caller closes the
-// Watcher.
-func Watch(ctx context.Context, supervisor, node string) (*Watcher, error) {
-	l, err := call(ctx, supervisor, hello{Caller: callerWatcher, Node: node})
-	if err != nil {
-		return nil, err
-	}
-	return &Watcher{l, node}, nil
-}
-
-// Say sends a message that the supervisor gets by Hear.
-func (w *Watcher) Say(v any) error { return w.send(v) }
-
-// Hear waits for the node's next message. Silence for longer than patience, and the end of the connection, are errors.
-func (w *Watcher) Hear(v any, patience time.Duration) error {
-	b, err := w.next(patience)
+// Hear waits for the other side's next message. Silence for longer than patience, and the end of the connection, are
+// errors.
+func (c *Caller) Hear(v any, patience time.Duration) error {
+	b, err := c.next(patience)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(b, v)
 }
 
-// AcceptWatcher waits for a watcher. The caller closes it.
-func (s *Supervisor) AcceptWatcher(ctx context.Context) (*Watcher, error) {
-	return accept(ctx, s, s.watchers)
+// AwaitEnd waits for the end of the other side, which sends nothing. The caller closes the Caller.
+func (c *Caller) AwaitEnd() {
+	for err := error(nil); err == nil; _, err = c.next(longest) {
+	}
 }
 
-// AcceptStarted waits for a process that was started. The caller closes it.
-func (s *Supervisor) AcceptStarted(ctx context.Context) (*Started, error) {
-	return accept(ctx, s, s.started)
+// A Beat tells a guard that the supervisor lives; the guard answers with one.
+type Beat struct {
+	Over bool `json:"over,omitempty"` // the supervisor ends in order, and hangs up
 }
 
-func accept[T any](ctx context.Context, s *Supervisor, from <-chan T) (T, error) {
-	var none T
+// AcceptCaller waits for a caller of a kind; hands, doors and commands come together as CallerHands. The caller closes
+// the Caller.
+func (s *Supervisor) AcceptCaller(ctx context.Context, kind string) (*Caller, error) {
 	select {
-	case c := <-from:
+	case c := <-s.callers[kind]:
 		return c, nil
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return nil, ctx.Err()
 	case <-s.plane.Closed():
-		return none, control.ErrClosed
+		return nil, control.ErrClosed
 	}
 }
 
@@ -144,33 +105,20 @@ func (s *Supervisor) admit(c net.Conn) {
 		_ = l.Close() // it knows the key and sends an unknown message: another version
 		return
 	}
-	switch {
-	case h.Caller == "":
-		l.first = bytes.Clone(first)
-		offer(s, s.jobs, &Supervised{l, h.Start}, l)
-	case h.Caller == callerGuard:
-		offer(s, s.guards, &Guard{l, h.Node}, l)
-	case h.Caller == callerWatcher:
-		offer(s, s.watchers, &Watcher{l, h.Node}, l)
-	case h.Caller == CallerHands, h.Caller == CallerDoor, h.Caller == CallerPause:
-		offer(s, s.callers, &Caller{&Watcher{l, h.Node}, h.Caller, h.Visit, h.Process}, l)
-	case h.Caller == callerStarted && int64(h.Start) == s.start.Load():
-		offer(s, s.started, &Started{l, h.Node, h.Step}, l)
-	case h.Caller == callerAsks:
-		_ = l.send(beat{}) // the caller may be gone
-		_ = l.Close()
+	switch to := s.callers[h.Kind]; {
+	case h.Kind == callerAsks:
+		_ = l.send(Beat{}) // the caller may be gone
+	case to == nil || h.Kind == CallerStarted && int64(h.Start) != s.start.Load():
 	default:
-		_ = l.Close()
-	}
-}
-
-// offer hands a caller to whoever accepts such.
-func offer[T any](s *Supervisor, to chan<- T, caller T, l *line) {
-	select {
-	case to <- caller:
-		return
-	case <-time.After(callTime): // no Accept waits for it
-	case <-s.plane.Closed():
+		if h.Kind == callerRank0 {
+			l.first = bytes.Clone(first)
+		}
+		select {
+		case to <- &Caller{l, h}:
+			return
+		case <-time.After(callTime): // no AcceptCaller waits for it
+		case <-s.plane.Closed():
+		}
 	}
 	_ = l.Close()
 }

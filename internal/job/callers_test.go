@@ -43,33 +43,35 @@ func attending(t *testing.T, supervisor string, silence time.Duration) <-chan er
 func TestGuard(t *testing.T) {
 	s, value := supervised(t)
 	done := attending(t, value, time.Minute)
-	g, err := s.AcceptGuard(t.Context())
+	g, err := s.AcceptCaller(t.Context(), CallerGuard)
 	if err != nil || g.Node != "n2" {
 		t.Fatalf("got %+v, %v", g, err)
 	}
 	for range 3 {
-		if err := errors.Join(g.Beat(), g.Answer(time.Minute)); err != nil {
+		if err := errors.Join(g.Say(Beat{}), g.Hear(&Beat{}, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g.Over()
+	if err := errors.Join(g.Say(Beat{Over: true}), g.Close()); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-done; err != nil {
 		t.Errorf("a supervisor that ended in order: got %v", err)
 	}
 
 	done = attending(t, value, 50*time.Millisecond)
-	if g, err = s.AcceptGuard(t.Context()); err != nil {
+	if g, err = s.AcceptCaller(t.Context(), CallerGuard); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a silent supervisor: got %v", err)
 	}
-	if err := g.Answer(time.Minute); err == nil {
+	if err := g.Hear(&Beat{}, time.Minute); err == nil {
 		t.Error("a guard that has hung up answers")
 	}
 
 	done = attending(t, value, time.Minute)
-	if g, err = s.AcceptGuard(t.Context()); err != nil {
+	if g, err = s.AcceptCaller(t.Context(), CallerGuard); err != nil {
 		t.Fatal(err)
 	}
 	_ = g.Close()
@@ -110,7 +112,7 @@ func TestStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := s.AcceptStarted(t.Context())
+	st, err := s.AcceptCaller(t.Context(), CallerStarted)
 	if err != nil || st.Node != "n4" || st.Step != "7" {
 		t.Fatalf("got %+v, %v", st, err)
 	}
@@ -135,7 +137,7 @@ func TestStarted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.AcceptStarted(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := s.AcceptCaller(ctx, CallerStarted); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

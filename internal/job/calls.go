@@ -2,14 +2,13 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"time"
 )
 
 // call connects to a supervisor and names the caller.
-func call(ctx context.Context, supervisor string, h hello) (*line, error) {
+func call(ctx context.Context, supervisor string, h hello) (*Caller, error) {
 	v, err := ParseSupervisor(supervisor)
 	if err != nil {
 		return nil, err
@@ -24,7 +23,7 @@ func call(ctx context.Context, supervisor string, h hello) (*line, error) {
 		_ = l.Close() // of no use
 		return nil, fmt.Errorf("call the supervisor: %w", err)
 	}
-	return l, nil
+	return &Caller{l, h}, nil
 }
 
 // askSupervisor finds out whether the supervisor that the value of config.SupervisorVar names
@@ -33,7 +32,7 @@ func call(ctx context.Context, supervisor string, h hello) (*line, error) {
 func askSupervisor(ctx context.Context, supervisor string, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	l, err := call(ctx, supervisor, hello{Caller: callerAsks})
+	l, err := call(ctx, supervisor, hello{Kind: callerAsks})
 	if err != nil {
 		return err
 	}
@@ -49,7 +48,7 @@ func askSupervisor(ctx context.Context, supervisor string, within time.Duration)
 // long, or its connection has ended; the error says which.
 func ServeGuard(ctx context.Context, supervisor, node string, silence time.Duration) (over bool, err error) {
 	dial, cancel := context.WithTimeout(ctx, silence)
-	l, err := call(dial, supervisor, hello{Caller: callerGuard, Node: node})
+	l, err := call(dial, supervisor, hello{Kind: CallerGuard, Node: node})
 	cancel()
 	if err != nil {
 		return false, err
@@ -58,27 +57,29 @@ func ServeGuard(ctx context.Context, supervisor, node string, silence time.Durat
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
 	for {
-		line, err := l.next(silence)
-		if err != nil {
+		var b Beat
+		if err := l.Hear(&b, silence); err != nil {
 			return false, fmt.Errorf("the supervisor's last message came at most %v ago: %w", silence, err)
-		}
-		var b beat
-		if err := json.Unmarshal(line, &b); err != nil {
-			return false, fmt.Errorf("message of the supervisor: %w", err)
 		}
 		if b.Over {
 			return true, nil
 		}
-		if err := l.send(beat{}); err != nil {
+		if err := l.Say(Beat{}); err != nil {
 			return false, err
 		}
 	}
 }
 
+// Watch calls the supervisor that the value of a variable like config.SupervisorVar names, as the node's daemon that
+// reports the calls of its ranks. The caller closes the Caller.
+func Watch(ctx context.Context, supervisor, node string) (*Caller, error) {
+	return call(ctx, supervisor, hello{Kind: CallerWatcher, Node: node})
+}
+
 // Announce tells the supervisor that a rank's process has started, in a step of Slurm's if there is one. The
 // connection that it returns ends with the process, and so tells of its end; it is for nothing else.
 func Announce(ctx context.Context, supervisor, node, step string) (net.Conn, error) {
-	l, err := call(ctx, supervisor, hello{Caller: callerStarted, Node: node, Step: step})
+	l, err := call(ctx, supervisor, hello{Kind: CallerStarted, Node: node, Step: step})
 	if err != nil {
 		return nil, err
 	}

@@ -27,15 +27,11 @@ type Supervisor struct {
 	// them is lost and the Supervisor with it; empty means none. Set it before Var.
 	RequeueJob string
 
-	plane    *control.Plane
-	key      control.Key
-	jobs     chan *Supervised
-	guards   chan *Guard
-	started  chan *Started
-	watchers chan *Watcher
-	callers  chan *Caller
-	start    atomic.Int64
-	serving  sync.WaitGroup
+	plane   *control.Plane
+	key     control.Key
+	callers map[string]chan *Caller // by kind
+	start   atomic.Int64
+	serving sync.WaitGroup
 }
 
 // SetStart sets the number of the start that Var is for: connections from another start are closed.
@@ -50,9 +46,10 @@ func Supervise(iface string) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Supervisor{plane: p, key: key, jobs: make(chan *Supervised), guards: make(chan *Guard),
-		started: make(chan *Started), watchers: make(chan *Watcher),
-		callers: make(chan *Caller)}
+	hands := make(chan *Caller)
+	s := &Supervisor{plane: p, key: key, callers: map[string]chan *Caller{
+		callerRank0: make(chan *Caller), CallerGuard: make(chan *Caller), CallerStarted: make(chan *Caller),
+		CallerWatcher: make(chan *Caller), CallerHands: hands, CallerDoor: hands, CallerPause: hands}}
 	s.serving.Go(s.serve)
 	return s, nil
 }
@@ -88,11 +85,14 @@ const (
 // Accept waits for a job's rank 0, of the start that SetStart has set. The caller closes the Supervised.
 func (s *Supervisor) Accept(ctx context.Context) (*Supervised, error) {
 	for {
-		w, err := accept(ctx, s, s.jobs)
-		if err != nil || w.start == 0 || int64(w.start) == s.start.Load() {
-			return w, err
+		c, err := s.AcceptCaller(ctx, callerRank0)
+		if err != nil {
+			return nil, err
 		}
-		_ = w.Close() // it called while its start was ended
+		if c.Start == 0 || int64(c.Start) == s.start.Load() {
+			return &Supervised{c.line}, nil
+		}
+		_ = c.Close() // it called while its start was ended
 	}
 }
 
@@ -104,10 +104,7 @@ func (s *Supervisor) Close() error {
 }
 
 // Supervised is a running job as its supervisor sees it.
-type Supervised struct {
-	*line
-	start int // that it says it belongs to; 0: it does not
-}
+type Supervised struct{ *line }
 
 // Report is a job's account of itself, four times a second and at once when something has changed. With Daemon a node
 // daemon says it, and the program may outlive that.

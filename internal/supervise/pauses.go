@@ -156,7 +156,7 @@ func (p *pauses) begins(nodes []string) {
 // accept takes hands, their connections to ranks, and commands.
 func (p *pauses) accept(ctx context.Context) {
 	for {
-		c, err := p.run.sup.AcceptCaller(ctx)
+		c, err := p.run.sup.AcceptCaller(ctx, job.CallerHands)
 		if err != nil {
 			return
 		}

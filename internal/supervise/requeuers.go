@@ -203,7 +203,7 @@ func (g *requeuers) watches(node string, watch bool) *requeuerStep {
 // accept takes the requeuers that call, and sends each a sign of life of this command.
 func (g *requeuers) accept() {
 	for {
-		c, err := g.run.sup.AcceptGuard(g.ctx)
+		c, err := g.run.sup.AcceptCaller(g.ctx, job.CallerGuard)
 		if err != nil {
 			return
 		}
@@ -214,17 +214,18 @@ func (g *requeuers) accept() {
 }
 
 // beat goes on until the requeuer is lost or this command ends.
-func (g *requeuers) beat(c *job.Guard) {
+func (g *requeuers) beat(c *job.Caller) {
 	ctx, lost := context.WithCancel(g.ctx)
 	g.wg.Go(func() {
 		defer lost()
-		for c.Answer(requeuerSilent) == nil {
+		for c.Hear(&job.Beat{}, requeuerSilent) == nil {
 		}
 	})
-	for c.Beat() == nil && sleep.For(ctx, beatEvery) == nil {
+	for c.Say(job.Beat{}) == nil && sleep.For(ctx, beatEvery) == nil {
 	}
 	if g.ctx.Err() != nil {
-		c.Over()
+		_ = c.Say(job.Beat{Over: true}) // a guard that is gone needs no word
+		_ = c.Close()
 		return
 	}
 	_ = c.Close()

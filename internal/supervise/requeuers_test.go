@@ -31,7 +31,7 @@ func TestRequeuer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- requeueAfterDeath(ctx, o, "n1", 100*time.Millisecond, t.Logf) }()
-		c, err := sup.AcceptGuard(ctx)
+		c, err := sup.AcceptCaller(ctx, job.CallerGuard)
 		if err != nil {
 			t.Fatal(err)
 		}

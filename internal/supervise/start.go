@@ -166,7 +166,7 @@ func (s *start) hear(w *job.Supervised, caught func()) (again bool) {
 // left to report that.
 func (s *start) follow() {
 	for {
-		p, err := s.run.sup.AcceptStarted(s.ctx)
+		p, err := s.run.sup.AcceptCaller(s.ctx, job.CallerStarted)
 		if err != nil {
 			return
 		}

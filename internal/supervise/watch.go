@@ -145,7 +145,7 @@ func (w *watched) lastWords(hearing *sync.WaitGroup, cancel func()) {
 // hear takes the daemons' messages, until ctx ends.
 func (w *watched) hear(ctx context.Context, hearing *sync.WaitGroup) {
 	for {
-		from, err := w.sup.AcceptWatcher(ctx)
+		from, err := w.sup.AcceptCaller(ctx, job.CallerWatcher)
 		if err != nil {
 			return
 		}
