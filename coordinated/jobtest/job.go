@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
-	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
 )
 
 // Options are options for simulated ranks in one process: no signals, and a
@@ -67,24 +65,4 @@ func Supervised(t *testing.T) (*job.Supervisor, coordinated.Options) {
 	opt := Options(t)
 	opt.Supervisor = s.Var(false, false)[len(coordinated.SupervisorVar)+1:]
 	return s, opt
-}
-
-// OnFake runs body on one rank with a fake device of its own, which body may protect, and
-// a Checkpointer, which body closes.
-func OnFake(opt coordinated.Options, body func(ctx context.Context, dev *gpustate.Device,
-	ck *coordinated.Checkpointer) error) error {
-	return mpitest.NewWorld(1, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		dev, err := gpustate.Open(gpustate.Select{Kind: "fake"})
-		if err != nil {
-			return err
-		}
-		defer dev.Close()
-		ck, err := coordinated.Open(ctx, w, opt)
-		if err != nil {
-			return err
-		}
-		return body(ctx, dev, ck)
-	})
 }

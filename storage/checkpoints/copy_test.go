@@ -75,7 +75,7 @@ func intact(ctx context.Context, e storage.Epoch, dirs ...string) error {
 func copyWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	f := jobtest.NewWorldFS()
-	w := jobtest.OpenKeeping(t, f)
+	w := openKeeping(t, f)
 	defer w.Stop()
 	for e := storage.Epoch(1); e <= 3; e++ {
 		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
@@ -134,11 +134,11 @@ func TestCopyRefuses(t *testing.T) {
 	}
 	defer w.Stop()
 	for e := storage.Epoch(5); e <= 8; e++ { // numbers that are not those of the contents
-		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(ctx, e-5+1, storage.LevelGlobal, jobtest.SmallSections(r, e))
 		})
 		if err == nil {
-			err = w.Commit(e-5+1, storage.LevelGlobal, infos)
+			err = w.Stores.Commit(e-5+1, storage.LevelGlobal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)

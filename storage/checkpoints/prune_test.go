@@ -17,9 +17,19 @@ import (
 	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
+// openKeeping opens a world where no level prunes any of the few epochs of a test.
+func openKeeping(t *testing.T, f *crashfs.FS) *jobtest.World {
+	t.Helper()
+	w, err := jobtest.OpenWorld(f, func(l *storage.LevelConfig) { l.Keep = 10 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 func TestPruneDirs(t *testing.T) {
 	f := jobtest.NewWorldFS()
-	w := jobtest.OpenKeeping(t, f)
+	w := openKeeping(t, f)
 	defer w.Stop()
 	for e := storage.Epoch(1); e <= 6; e++ {
 		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
@@ -57,7 +67,7 @@ func TestCrashOfPrune(t *testing.T) { synctest.Test(t, crashOfPrune) }
 
 func crashOfPrune(t *testing.T) {
 	master := jobtest.NewWorldFS()
-	w := jobtest.OpenKeeping(t, master)
+	w := openKeeping(t, master)
 	for e := storage.Epoch(1); e <= 5; e++ {
 		if err := w.TakeEpoch(e, func(storage.Epoch) {}); err != nil {
 			t.Fatal(err)
@@ -159,11 +169,11 @@ func TestBadManifestAtTheWidestLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	for e := storage.Epoch(3); e <= 5; e++ {
-		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 		})
 		if err == nil {
-			err = w.Commit(e, storage.LevelLocal, infos)
+			err = w.Stores.Commit(e, storage.LevelLocal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -30,17 +30,17 @@ func repairWorld(t *testing.T) *crashfs.FS {
 	t.Helper()
 	ctx := context.Background()
 	f := jobtest.NewWorldFS()
-	w := jobtest.OpenKeeping(t, f)
+	w := openKeeping(t, f)
 	defer w.Stop()
 	for e := storage.Epoch(1); e <= 4; e++ {
-		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(ctx, e, storage.LevelLocal, jobtest.SmallSections(r, e/2))
 		})
 		if err == nil {
-			err = w.Commit(e, storage.LevelLocal, infos)
+			err = w.Stores.Commit(e, storage.LevelLocal, infos)
 		}
 		if err == nil {
-			infos, err = w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+			infos, err = w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 				switch {
 				case e == 2 && r == 1:
 					return putFar(ctx, w, r, e)
@@ -52,7 +52,7 @@ func repairWorld(t *testing.T) *crashfs.FS {
 			})
 		}
 		if err == nil {
-			err = w.Commit(e, storage.LevelGlobal, infos)
+			err = w.Stores.Commit(e, storage.LevelGlobal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -24,12 +24,55 @@ func (s Stores) Each(do func(st *storage.Store, r int) (storage.ShardInfo, error
 	return infos, errors.Join(errs...)
 }
 
-// Commit commits an epoch on all ranks.
+// InTurn calls do for one rank after the other and collects the shards.
+func (s Stores) InTurn(do func(st *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
+	infos := make([]storage.ShardInfo, len(s))
+	for r, st := range s {
+		var err error
+		if infos[r], err = do(st, r); err != nil {
+			return nil, err
+		}
+	}
+	return infos, nil
+}
+
+// Commit commits an epoch on one rank after the other.
 func (s Stores) Commit(e storage.Epoch, level string, infos []storage.ShardInfo) error {
-	_, err := s.Each(func(st *storage.Store, r int) (storage.ShardInfo, error) {
-		return infos[r], st.Commit(context.Background(), e, level, infos)
-	})
-	return err
+	for _, st := range s {
+		if err := st.Commit(context.Background(), e, level, infos); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MaxDeaths is how many deaths the tests put up with, as the callers of a Store do.
+const MaxDeaths = 2
+
+// Newest agrees on the newest epoch that all ranks can restore.
+func (s Stores) Newest() (storage.Epoch, error) {
+	type key struct {
+		e  storage.Epoch
+		id [16]byte
+	}
+	count := map[key]int{}
+	var best storage.Epoch
+	for _, st := range s {
+		list, _, err := st.Candidates(context.Background())
+		if err != nil {
+			return 0, err
+		}
+		for _, c := range list {
+			if c.Deaths >= MaxDeaths {
+				continue
+			}
+			k := key{c.Epoch, c.ID}
+			if count[k]++; count[k] == len(s) {
+				best = max(best, c.Epoch)
+			}
+		}
+	}
+	return best, nil
 }
 
 // Learn has each store learn the holdings of the others.
@@ -57,7 +100,7 @@ func (s Stores) Restore(e storage.Epoch, data SectionsFor) ([]string, error) {
 	_, err := s.Each(func(st *storage.Store, r int) (info storage.ShardInfo, err error) {
 		sh, err := st.Fetch(context.Background(), e)
 		if err != nil {
-			return info, err
+			return info, fmt.Errorf("rank %d: %w", r, err)
 		}
 		defer sh.Close()
 		levels[r] = sh.Level()

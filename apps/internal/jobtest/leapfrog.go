@@ -4,12 +4,11 @@ import "math"
 
 // A Sim is a system of bodies integrated on the host in float64, the reference for nbody.
 type Sim struct {
-	G, Eps  float64
-	Mass    []float64
-	Pos     []float64 // x, y, z per body
-	Vel     []float64
-	Acc     []float64 // at Pos
-	Elapsed float64   // time integrated so far
+	G, Eps float64
+	Mass   []float64
+	Pos    []float64 // x, y, z per body
+	Vel    []float64
+	Acc    []float64 // at Pos
 }
 
 // NewSim returns a Sim of the bodies in pos (x, y, z, mass) and vel.
@@ -41,31 +40,12 @@ func (s *Sim) Step(dt float64) {
 	}
 	Accelerate(s.Acc, s.Pos, s.Mass, s.G, s.Eps)
 	s.kick(dt / 2)
-	s.Elapsed += dt
 }
 
 func (s *Sim) kick(dt float64) {
 	for k, a := range s.Acc {
 		s.Vel[k] += a * dt
 	}
-}
-
-// Energy returns the total energy, kinetic plus potential.
-func (s *Sim) Energy() float64 {
-	var sum float64
-	for i, m := range s.Mass {
-		v := s.Vel[3*i : 3*i+3]
-		sum += m * (v[0]*v[0] + v[1]*v[1] + v[2]*v[2]) / 2
-		for j := i + 1; j < len(s.Mass); j++ {
-			sum -= s.G * m * s.Mass[j] / math.Sqrt(s.distance2(i, j)+s.Eps*s.Eps)
-		}
-	}
-	return sum
-}
-
-func (s *Sim) distance2(i, j int) float64 {
-	dx, dy, dz := s.Pos[3*j]-s.Pos[3*i], s.Pos[3*j+1]-s.Pos[3*i+1], s.Pos[3*j+2]-s.Pos[3*i+2]
-	return dx*dx + dy*dy + dz*dz
 }
 
 // Accelerate sets acc to the softened gravity of all bodies on each other:

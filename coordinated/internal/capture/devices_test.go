@@ -147,7 +147,7 @@ func changed(ctx context.Context, ck *coordinated.Checkpointer, d *gpustate.Devi
 func TestOtherOrder(t *testing.T) {
 	opt := jobtest.Options(t)
 	run := func(again, right bool) error {
-		return jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
+		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			err := ck.Protect("dev", dev)
 			if err == nil {
 				_, err = ck.Restore(ctx)
@@ -265,7 +265,7 @@ func committed(ck *coordinated.Checkpointer) int {
 // and the next one is taken.
 func TestPointInForeign(t *testing.T) {
 	opt := jobtest.Options(t)
-	err := jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
+	err := onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 		if err := ck.Protect("dev", dev); err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func TestMaxShadow(t *testing.T) {
 	for limit, inDevice := range map[int64]bool{-1: false, 1 << 20: true, 1000: true} {
 		opt := jobtest.Options(t)
 		opt.MaxShadow = limit
-		err := jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
+		err := onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			q, err := dev.Queue("q")
 			if err != nil {
 				return err
@@ -347,7 +347,7 @@ func TestFromSource(t *testing.T) {
 	opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	var told []coordinated.FromSource
 	run := func(again bool) error {
-		return jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
+		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			err := ck.Protect("dev", dev)
 			if err == nil {
 				_, err = ck.Restore(ctx)
@@ -406,7 +406,7 @@ func TestFirstIncrement(t *testing.T) {
 	opt := jobtest.Options(t)
 	opt.Global = ""
 	run := func() error {
-		return jobtest.OnFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
+		return onFake(opt, func(ctx context.Context, dev *gpustate.Device, ck *coordinated.Checkpointer) error {
 			q, err := dev.Queue("q")
 			if err != nil {
 				return err
@@ -463,4 +463,24 @@ func TestFirstIncrement(t *testing.T) {
 			t.Errorf("epoch %d: %d bytes were written, want %d at most", e.Epoch, got, most)
 		}
 	}
+}
+
+// onFake runs body on one rank with a fake device of its own, which body may protect, and
+// a Checkpointer, which body closes.
+func onFake(opt coordinated.Options, body func(ctx context.Context, dev *gpustate.Device,
+	ck *coordinated.Checkpointer) error) error {
+	return mpitest.NewWorld(1, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		dev, err := gpustate.Open(gpustate.Select{Kind: "fake"})
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		ck, err := coordinated.Open(ctx, w, opt)
+		if err != nil {
+			return err
+		}
+		return body(ctx, dev, ck)
+	})
 }

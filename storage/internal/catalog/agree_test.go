@@ -29,7 +29,7 @@ func keepTwo(t *testing.T, f *crashfs.FS, full bool) *jobtest.World {
 // others could not write the manifest.
 func halfCommit(w *jobtest.World, t *testing.T, e storage.Epoch, who ...int) {
 	t.Helper()
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func TestNothingRefersToAWithdrawnEpoch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(t.Context(), 3, storage.LevelLocal, jobtest.SmallSections(r, 2)) // nothing has changed
 	})
 	if err != nil {

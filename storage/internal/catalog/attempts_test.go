@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
@@ -39,7 +40,7 @@ func TestCrashOfRestore(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		e, err := w.Newest()
+		e, err := w.Stores.Newest()
 		if err == nil {
 			var durable func() error
 			durable, err = w.Stores[0].NoteRestore(context.Background(), e)
@@ -59,7 +60,7 @@ func TestCrashOfRestore(t *testing.T) {
 			t.Fatalf("op %d: open: %v", at, err)
 		}
 		defer w.Stop()
-		if e, err := w.Newest(); err != nil || e != 2 {
+		if e, err := w.Stores.Newest(); err != nil || e != 2 {
 			t.Fatalf("op %d: newest is %d, %v, want 2\n%s", at, e, err, f)
 		}
 		if err := w.Check(2); err != nil {
@@ -186,7 +187,7 @@ func TestDamagedNoteIsNoBeginning(t *testing.T) {
 
 func TestSkipRule(t *testing.T) {
 	f := jobtest.NewWorldFS()
-	for death := range jobtest.MaxDeaths + 1 {
+	for death := range storagetest.MaxDeaths + 1 {
 		w, err := jobtest.OpenWorld(f)
 		if err != nil {
 			t.Fatal(err)
@@ -199,10 +200,10 @@ func TestSkipRule(t *testing.T) {
 			}
 		}
 		want := storage.Epoch(2)
-		if death == jobtest.MaxDeaths {
+		if death == storagetest.MaxDeaths {
 			want = 1 // kept because epoch 2 refers to it
 		}
-		e, err := w.Newest()
+		e, err := w.Stores.Newest()
 		if err != nil || e != want {
 			t.Fatalf("after %d deaths: got epoch %d, %v, want %d", death, e, err, want)
 		}
@@ -221,7 +222,7 @@ func TestSkipRule(t *testing.T) {
 	if err := w.Stores[0].NoteSurvival(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := w.Newest(); err != nil || e != 2 {
+	if e, err := w.Stores.Newest(); err != nil || e != 2 {
 		t.Errorf("after a survival: got epoch %d, %v, want 2", e, err)
 	}
 }

@@ -48,11 +48,11 @@ func openTogether(f *crashfs.FS) (*jobtest.World, error) {
 // and the manifest there by rank 0.
 func takeTogether(w *jobtest.World, e storage.Epoch, done func(e storage.Epoch)) error {
 	ctx := context.Background()
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(ctx, e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 	if err == nil {
-		err = w.Commit(e, storage.LevelLocal, infos)
+		err = w.Stores.Commit(e, storage.LevelLocal, infos)
 	}
 	if err == nil {
 		done(e)
@@ -157,7 +157,7 @@ func afterCrashTogether(t *testing.T, f *crashfs.FS, at int, sure storage.Epoch)
 	if err := w.WholeEpochs(); err != nil {
 		t.Fatalf("op %d: %v\n%s", at, err, f)
 	}
-	newest, err := w.Newest()
+	newest, err := w.Stores.Newest()
 	if err != nil || newest < sure {
 		t.Fatalf("op %d: newest is %d, %v, want %d\n%s", at, newest, err, sure, f)
 	}

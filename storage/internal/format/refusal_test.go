@@ -117,7 +117,7 @@ func TestManifestThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(t.Context(), 1, storage.LevelLocal, jobtest.SmallSections(r, 1))
 	})
 	if err != nil {

@@ -40,7 +40,7 @@ func TestNothingIsLeftWhenTheNameIsNotDurable(t *testing.T) {
 		t.Errorf("a Put that failed left %v, %v", list, err)
 	}
 	w.FS.SetRule(nil)
-	infos, err := w.Each(put)
+	infos, err := w.Stores.InTurn(put)
 	if err != nil {
 		t.Fatal(err)
 	}

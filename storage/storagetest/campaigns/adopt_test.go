@@ -98,7 +98,7 @@ func TestAdoptNot(t *testing.T) {
 		}},
 		"a damaged chunk": {global: true, before: func(t *testing.T, local string) {
 			name := filepath.Join(local, format.EpochName(1), format.ShardName(0))
-			jobtest.FlipByte(t, name, 3*format.ChunkBytes)
+			flipByte(t, name, 3*format.ChunkBytes)
 		}},
 		"only at global": {global: true, before: func(t *testing.T, local string) {
 			if err := os.RemoveAll(filepath.Join(local, format.EpochName(1))); err != nil {
@@ -211,7 +211,7 @@ func TestAdoptedIsKept(t *testing.T) {
 			func(r int) []storage.Section { return jobtest.SectionsOf(r, e) })
 		prune()
 	}
-	if kept, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs(); err != nil || len(kept) != 1 {
+	if kept, err := levelIn(storage.LevelLocal, dir).Epochs(); err != nil || len(kept) != 1 {
 		t.Errorf("epochs %v are left (%v), want one: nothing refers to the others", kept, err)
 	}
 }
@@ -233,7 +233,7 @@ func restartedOnce(f *crashfs.FS, epochs int, done func(e storage.Epoch)) error 
 	if err != nil {
 		return err
 	}
-	e, err := w.Newest()
+	e, err := w.Stores.Newest()
 	if err == nil && e > 0 {
 		err = adopt(w, e)
 	}
@@ -254,17 +254,17 @@ func restartedOnce(f *crashfs.FS, epochs int, done func(e storage.Epoch)) error 
 
 // takeLocal is takeEpoch at the first level alone.
 func takeLocal(w *jobtest.World, e storage.Epoch, done func(e storage.Epoch)) error {
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(context.Background(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 	if err == nil {
-		err = w.Commit(e, storage.LevelLocal, infos)
+		err = w.Stores.Commit(e, storage.LevelLocal, infos)
 	}
 	if err != nil {
 		return err
 	}
 	done(e)
-	_, err = w.Each(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+	_, err = w.Stores.InTurn(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
 		_, err := s.Prune(context.Background(), storage.LevelLocal)
 		return storage.ShardInfo{}, err
 	})

@@ -40,7 +40,7 @@ func TestEveryByteFlipped(t *testing.T) {
 			}
 			// What is damaged at global is not read while local is good.
 			if local := c.rank == 0; local || at%16 == 0 {
-				if err := w.CheckRank(c.rank, 1); err != nil {
+				if err := w.Check(1); err != nil {
 					t.Fatalf("%s byte %d: not repaired: %v", c.file, at, err)
 				}
 			}

@@ -89,7 +89,7 @@ func checkCrashed(t *testing.T, g *crashfs.FS, at int, last crashfs.Op, sure sto
 	if err := w.WholeEpochs(); err != nil {
 		fail("%v", err)
 	}
-	newest, err := w.Newest()
+	newest, err := w.Stores.Newest()
 	if err != nil {
 		fail("candidates: %v", err)
 	}

@@ -45,7 +45,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 	if most := int64(3*n*4*format.ChunkBytes + n*format.ChunkBytes); stored > most {
 		t.Errorf("stored %d bytes in all, want at most %d", stored, most)
 	}
-	kept, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs()
+	kept, err := levelIn(storage.LevelLocal, dir).Epochs()
 	if err != nil || len(kept) > shard.MaxOrigins+1 {
 		t.Errorf("got epochs %v, %v kept for the sake of one", kept, err)
 	}
@@ -57,7 +57,7 @@ func TestIncrementsReferToEarlierEpochs(t *testing.T) {
 func TestFlushOfIncrement(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		t.Run(fmt.Sprint("first ", first), func(t *testing.T) {
-			levels := jobtest.TwoLevels(t)
+			levels := twoLevels(t)
 			stores := jobtest.OpenStores(t, 1, levels)
 			secs := jobtest.Changing(6)
 			var info storage.ShardInfo
@@ -77,7 +77,7 @@ func TestFlushOfIncrement(t *testing.T) {
 				t.Errorf("the copy refers to %v", info.Origins)
 			}
 			for e := storage.Epoch(1); e <= 2; e++ {
-				if _, err := jobtest.LevelIn(storage.LevelLocal, levels(0)[0].Dir).RemoveEpoch(e); err != nil {
+				if _, err := levelIn(storage.LevelLocal, levels(0)[0].Dir).RemoveEpoch(e); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -167,7 +167,7 @@ func TestLittleKeepsNoEpoch(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if kept, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs(); err != nil || len(kept) != c.most {
+		if kept, err := levelIn(storage.LevelLocal, dir).Epochs(); err != nil || len(kept) != c.most {
 			t.Errorf("%d bytes that never change: epochs %v are kept (%v), want %d of them", c.unchanged, kept, err,
 				c.most)
 		}

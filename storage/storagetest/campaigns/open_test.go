@@ -160,7 +160,7 @@ func TestRacingRanks(t *testing.T) {
 	for r, s := range stores {
 		jobtest.WantShard(t, s, 3, jobtest.SmallSections(r, 3))
 	}
-	list, err := jobtest.LevelIn(storage.LevelLocal, dir).Epochs()
+	list, err := levelIn(storage.LevelLocal, dir).Epochs()
 	if err != nil || fmt.Sprint(list) != "[3]" && fmt.Sprint(list) != "[3 2]" {
 		t.Errorf("got epochs %v, %v", list, err)
 	}
@@ -217,7 +217,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestClosedStore(t *testing.T) {
-	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+	stores := jobtest.OpenStores(t, 1, twoLevels(t))
 	s := stores[0]
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

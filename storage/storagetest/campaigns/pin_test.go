@@ -164,7 +164,7 @@ func (j *keepJob) take(e storage.Epoch) {
 }
 
 func (j *keepJob) put(e storage.Epoch) ([]storage.ShardInfo, error) {
-	return j.w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	return j.w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(context.Background(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 	})
 }

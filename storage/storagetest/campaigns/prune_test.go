@@ -332,11 +332,11 @@ func TestNoEpochsWait(t *testing.T) {
 	const epochs = 9
 	s := w.Stores[0]
 	for e := storage.Epoch(1); e <= epochs; e++ {
-		infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+		infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 			return s.Put(t.Context(), e, storage.LevelLocal, jobtest.SmallSections(r, e))
 		})
 		if err == nil {
-			err = w.Commit(e, storage.LevelLocal, infos)
+			err = w.Stores.Commit(e, storage.LevelLocal, infos)
 		}
 		if err != nil {
 			t.Fatal(err)

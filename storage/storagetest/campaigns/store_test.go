@@ -6,10 +6,38 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 )
+
+// twoLevels are directories for all ranks, at local and at global.
+func twoLevels(t *testing.T) func(rank int) []storage.LevelConfig {
+	t.Helper()
+	local, global := t.TempDir(), t.TempDir()
+	return func(int) []storage.LevelConfig {
+		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local},
+			{Name: storage.LevelGlobal, Dir: global, CompressAlways: true}}
+	}
+}
+
+// levelIn returns the level in a directory of the operating system.
+func levelIn(name, dir string) *level.Dir { return level.NewDir(vfs.OS{}, name, dir, 0) }
+
+// flipByte flips a bit of a file.
+func flipByte(t *testing.T, file string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 1
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func TestPutCommitFetch(t *testing.T) {
 	for _, c := range []struct {
@@ -37,7 +65,7 @@ func TestPutCommitFetch(t *testing.T) {
 }
 
 func TestNothingBeforeCommit(t *testing.T) {
-	stores := jobtest.OpenStores(t, 1, jobtest.TwoLevels(t))
+	stores := jobtest.OpenStores(t, 1, twoLevels(t))
 	if _, err := stores[0].Put(t.Context(), 1, storage.LevelLocal, jobtest.SectionsOf(0, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +84,7 @@ func TestNothingBeforeCommit(t *testing.T) {
 }
 
 func TestFlush(t *testing.T) {
-	levels := jobtest.TwoLevels(t)
+	levels := twoLevels(t)
 	stores := jobtest.OpenStores(t, 2, levels)
 	secs := func(r int) []storage.Section { return jobtest.SectionsOf(r, 5) }
 	jobtest.Take(t, stores, 5, storage.LevelLocal, secs)
@@ -85,7 +113,7 @@ func TestFlush(t *testing.T) {
 }
 
 func TestBadChunkComesFromNextLevel(t *testing.T) {
-	levels := jobtest.TwoLevels(t)
+	levels := twoLevels(t)
 	stores := jobtest.OpenStores(t, 1, levels)
 	jobtest.Take(t, stores, 1, storage.LevelLocal, func(r int) []storage.Section { return jobtest.SectionsOf(r, 1) })
 	info, err := stores[0].Flush(t.Context(), 1, storage.LevelLocal, storage.LevelGlobal, nil)
@@ -93,7 +121,7 @@ func TestBadChunkComesFromNextLevel(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(levels(0)[0].Dir, format.EpochName(1), format.ShardName(0))
-	jobtest.FlipByte(t, file, 5<<20)
+	flipByte(t, file, 5<<20)
 	if _, err := jobtest.FetchAll(t.Context(), stores[0], 1); !errors.Is(err, storage.ErrCorrupt) {
 		t.Fatalf("got %v, want ErrCorrupt while there is one copy", err)
 	}
@@ -105,7 +133,7 @@ func TestBadChunkComesFromNextLevel(t *testing.T) {
 }
 
 func TestFlushFromMemory(t *testing.T) {
-	levels := jobtest.TwoLevels(t)
+	levels := twoLevels(t)
 	stores := jobtest.OpenStores(t, 1, levels)
 	secs := func(r int) []storage.Section { return jobtest.SectionsOf(r, 1) }
 	jobtest.Take(t, stores, 1, storage.LevelLocal, secs)
@@ -119,7 +147,7 @@ func TestFlushFromMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobtest.CommitAll(t, stores, 1, storage.LevelGlobal, []storage.ShardInfo{info})
-	if _, err := jobtest.LevelIn(storage.LevelLocal, levels(0)[0].Dir).RemoveEpoch(1); err != nil {
+	if _, err := levelIn(storage.LevelLocal, levels(0)[0].Dir).RemoveEpoch(1); err != nil {
 		t.Fatal(err)
 	}
 	jobtest.WantShard(t, stores[0], 1, secs(0))

@@ -153,18 +153,9 @@ func (c *Cluster) Restore(e storage.Epoch) ([]string, error) {
 // Newest returns the newest epoch that every rank is offered.
 func (c *Cluster) Newest() storage.Epoch {
 	c.T.Helper()
-	count := map[storage.Epoch]int{}
-	var best storage.Epoch
-	for _, s := range c.Stores {
-		list, _, err := s.Candidates(c.T.Context())
-		if err != nil {
-			c.T.Fatal(err)
-		}
-		for _, x := range list {
-			if count[x.Epoch]++; count[x.Epoch] == len(c.Stores) {
-				best = max(best, x.Epoch)
-			}
-		}
+	best, err := c.Stores.Newest()
+	if err != nil {
+		c.T.Fatal(err)
 	}
 	return best
 }

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
-	"os"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
-	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/shard"
 	"github.com/holdfast-hpc/holdfast/storage/storagetest"
 	"github.com/holdfast-hpc/holdfast/test/crashfs"
@@ -89,10 +86,8 @@ func Take(t *testing.T, stores []*storage.Store, e storage.Epoch, level string,
 // CommitAll commits an epoch on all ranks.
 func CommitAll(t *testing.T, stores []*storage.Store, e storage.Epoch, level string, infos []storage.ShardInfo) {
 	t.Helper()
-	for _, s := range stores {
-		if err := s.Commit(t.Context(), e, level, infos); err != nil {
-			t.Fatal(err)
-		}
+	if err := storagetest.Stores(stores).Commit(e, level, infos); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -131,16 +126,6 @@ func WantShard(t *testing.T, s *storage.Store, e storage.Epoch, want []storage.S
 	return sh
 }
 
-// TwoLevels are directories for all ranks, at local and at global.
-func TwoLevels(t *testing.T) func(rank int) []storage.LevelConfig {
-	t.Helper()
-	local, global := t.TempDir(), t.TempDir()
-	return func(int) []storage.LevelConfig {
-		return []storage.LevelConfig{{Name: storage.LevelLocal, Dir: local},
-			{Name: storage.LevelGlobal, Dir: global, CompressAlways: true}}
-	}
-}
-
 // FetchAll reads a whole shard.
 func FetchAll(ctx context.Context, s *storage.Store, e storage.Epoch) (map[string][]byte, error) {
 	sh, err := s.Fetch(ctx, e)
@@ -157,22 +142,6 @@ func FetchAll(ctx context.Context, s *storage.Store, e storage.Epoch) (map[strin
 		out[sec.Name] = b
 	}
 	return out, nil
-}
-
-// LevelIn returns the level in a directory of the operating system.
-func LevelIn(name, dir string) *level.Dir { return level.NewDir(vfs.OS{}, name, dir, 0) }
-
-// FlipByte flips a bit of a file.
-func FlipByte(t *testing.T, file string, at int64) {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b[at] ^= 1
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // NewPackFS returns an empty disk with the directories /l and /g.

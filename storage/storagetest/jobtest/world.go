@@ -1,7 +1,6 @@
 package jobtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ import (
 // has its own local directory; both share the global one.
 type World struct {
 	FS     *crashfs.FS
-	Stores []*storage.Store
+	Stores storagetest.Stores
 }
 
 // WorldSize is how many ranks a World has.
@@ -71,16 +70,6 @@ func openWorld(f *crashfs.FS, n int, change []func(l *storage.LevelConfig)) (*Wo
 	return w, nil
 }
 
-// OpenKeeping is openWorld where no level prunes any of the few epochs of a test.
-func OpenKeeping(t *testing.T, f *crashfs.FS) *World {
-	t.Helper()
-	w, err := OpenWorld(f, func(l *storage.LevelConfig) { l.Keep = 10 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
 // At returns a level of a rank: its local directory at 0, the global one at 1.
 func (w *World) At(rank, l int) *level.Dir {
 	if l == 0 {
@@ -94,29 +83,6 @@ func (w *World) Stop() {
 	for _, s := range w.Stores {
 		s.Close()
 	}
-}
-
-// Each collects the results of one call per rank about its shard.
-func (w *World) Each(do func(s *storage.Store, r int) (storage.ShardInfo, error)) ([]storage.ShardInfo, error) {
-	var infos []storage.ShardInfo
-	for r, s := range w.Stores {
-		info, err := do(s, r)
-		if err != nil {
-			return nil, err
-		}
-		infos = append(infos, info)
-	}
-	return infos, nil
-}
-
-// Commit commits an epoch on all ranks.
-func (w *World) Commit(e storage.Epoch, level string, infos []storage.ShardInfo) error {
-	for _, s := range w.Stores {
-		if err := s.Commit(context.Background(), e, level, infos); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // SmallSections has a part that changes with every epoch and one that changes
@@ -133,21 +99,21 @@ func SmallSections(rank int, e storage.Epoch) []storage.Section {
 // at which the epoch is committed for sure.
 func (w *World) TakeEpoch(e storage.Epoch, done func(e storage.Epoch)) error {
 	ctx := context.Background()
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(ctx, e, storage.LevelLocal, SmallSections(r, e))
 	})
 	if err == nil {
-		err = w.Commit(e, storage.LevelLocal, infos)
+		err = w.Stores.Commit(e, storage.LevelLocal, infos)
 	}
 	if err != nil {
 		return err
 	}
 	done(e)
-	infos, err = w.Each(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
+	infos, err = w.Stores.InTurn(func(s *storage.Store, _ int) (storage.ShardInfo, error) {
 		return s.Flush(ctx, e, storage.LevelLocal, storage.LevelGlobal, nil)
 	})
 	if err == nil {
-		err = w.Commit(e, storage.LevelGlobal, infos)
+		err = w.Stores.Commit(e, storage.LevelGlobal, infos)
 	}
 	if err != nil {
 		return err
@@ -160,54 +126,10 @@ func (w *World) TakeEpoch(e storage.Epoch, done func(e storage.Epoch)) error {
 	return nil
 }
 
-// Newest agrees on the newest epoch that all ranks can restore.
-func (w *World) Newest() (storage.Epoch, error) {
-	type key struct {
-		e  storage.Epoch
-		id [16]byte
-	}
-	count := map[key]int{}
-	var best storage.Epoch
-	for _, s := range w.Stores {
-		list, _, err := s.Candidates(context.Background())
-		if err != nil {
-			return 0, err
-		}
-		for _, c := range list {
-			if c.Deaths >= MaxDeaths {
-				continue
-			}
-			k := key{c.Epoch, c.ID}
-			if count[k]++; count[k] == WorldSize {
-				best = max(best, c.Epoch)
-			}
-		}
-	}
-	return best, nil
-}
-
 // Check restores e on all ranks and compares it.
 func (w *World) Check(e storage.Epoch) error {
-	for r := range w.Stores {
-		if err := w.CheckRank(r, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// CheckRank restores e on one rank and compares it.
-func (w *World) CheckRank(r int, e storage.Epoch) error {
-	got, err := FetchAll(context.Background(), w.Stores[r], e)
-	if err != nil {
-		return fmt.Errorf("rank %d: %w", r, err)
-	}
-	for _, want := range SmallSections(r, e) {
-		if !bytes.Equal(got[want.Name], want.Source.(storage.Bytes)) {
-			return fmt.Errorf("rank %d: section %s of epoch %d differs", r, want.Name, e)
-		}
-	}
-	return nil
+	_, err := w.Stores.Restore(e, SmallSections)
+	return err
 }
 
 // WholeEpochs makes sure that whatever has a manifest has its shards, and those
@@ -240,18 +162,15 @@ func (w *World) WholeEpochs() error {
 	return nil
 }
 
-// MaxDeaths is how many deaths the tests put up with, as the callers of a Store do.
-const MaxDeaths = 2
-
 // Unflushed returns a dead job with epoch 1 at both levels and epoch 2 at local only.
 func Unflushed(t *testing.T) *World {
 	t.Helper()
 	w := OneEpoch(t)
-	infos, err := w.Each(func(s *storage.Store, r int) (storage.ShardInfo, error) {
+	infos, err := w.Stores.InTurn(func(s *storage.Store, r int) (storage.ShardInfo, error) {
 		return s.Put(context.Background(), 2, storage.LevelLocal, SmallSections(r, 2))
 	})
 	if err == nil {
-		err = w.Commit(2, storage.LevelLocal, infos)
+		err = w.Stores.Commit(2, storage.LevelLocal, infos)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -309,21 +228,13 @@ func (w *World) Agree(t *testing.T, level string) {
 			count[e]++
 		}
 	}
+	maps.DeleteFunc(count, func(_ storage.Epoch, n int) bool { return n < len(w.Stores) })
+	all := slices.Sorted(maps.Keys(count))
 	for _, s := range w.Stores {
-		all := slices.DeleteFunc(Counted(count), func(e storage.Epoch) bool { return count[e] < len(w.Stores) })
 		if err := s.Agree(level, all); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// Counted lists the epochs of a count.
-func Counted(count map[storage.Epoch]int) []storage.Epoch {
-	set := map[storage.Epoch]bool{}
-	for e := range count {
-		set[e] = true
-	}
-	return slices.Sorted(maps.Keys(set))
 }
 
 // Prune prunes on all ranks.
