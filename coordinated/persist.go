@@ -25,7 +25,6 @@ func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persi
 			Files: vfs.OS{AllowForeign: c.opt.AllowForeign}}
 	}
 	return persist.New(c.life.ctx, persist.Options{Store: c.levels.store, Levels: c.levels.use, Rank: c.topo.Rank,
-		Size: c.topo.Size(),
 		Node: c.topo.Mates(), Writers: writers, State: c.state.Protected, Operations: c.levels.ops, End: &c.life.end,
 		Note: note, Log: c.log,
 		Meet: func(m cut.Meeting) ([]cut.Blob, error) { return c.agent.Meet(c.life.ctx, m) },
@@ -113,7 +112,7 @@ func (c *Checkpointer) freed(e storage.Epoch, err error) {
 		_ = c.agent.PutOff(c.life.ctx, cut.Epoch(e), c.quiet.stop, pause) // closed: nothing follows
 		return
 	}
-	es, _ := c.stats.epoch(e)
+	es := c.stats.epoch(e)
 	if persist.Ended(err) { // nothing has failed
 		err = nil
 	}
@@ -151,7 +150,7 @@ func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited tim
 		c.succeeds()
 	}
 	if c.topo.Rank == 0 {
-		es, _ := c.stats.epoch(e)
+		es := c.stats.epoch(e)
 		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked",
 			es.Blocked.Round(time.Microsecond), "durable", took.Round(time.Microsecond))
 		c.survived()
@@ -198,7 +197,7 @@ func (c *Checkpointer) Wait(ctx context.Context, level string) error {
 	newest := c.stats.newest()
 	for newest != 0 {
 		changed := c.stats.watch()
-		es, _ := c.stats.epoch(newest)
+		es := c.stats.epoch(newest)
 		if _, ok := es.Durable[level]; ok {
 			return nil
 		}

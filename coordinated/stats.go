@@ -172,16 +172,17 @@ func (t *statistics) add(es EpochStats) {
 	})
 }
 
-func (t *statistics) epoch(e storage.Epoch) (EpochStats, bool) {
+// epoch returns the entry of an epoch, a zero one if there is none.
+func (t *statistics) epoch(e storage.Epoch) EpochStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := t.find(e)
 	if i < 0 {
-		return EpochStats{}, false
+		return EpochStats{}
 	}
 	es := t.s.Epochs[i]
 	es.Durable, es.Skipped = maps.Clone(es.Durable), maps.Clone(es.Skipped)
-	return es, true
+	return es
 }
 
 // set changes the entry of an epoch.

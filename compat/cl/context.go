@@ -60,9 +60,8 @@ func (ctx *Context) Release() { _ = ctx.dev.Close() }
 
 // MemObject is a buffer or an image.
 type MemObject struct {
-	buf  *gpustate.Buffer
-	img  *gpustate.Image
-	size int
+	buf *gpustate.Buffer
+	img *gpustate.Image
 }
 
 // Release gives the memory back.
@@ -105,7 +104,7 @@ func (ctx *Context) CreateBufferUnsafe(flags MemFlag, size int, dataPtr unsafe.P
 			return nil, toError(err)
 		}
 	}
-	return &MemObject{buf: b, size: size}, nil
+	return &MemObject{buf: b}, nil
 }
 
 // CreateEmptyBuffer makes a buffer of size bytes with undefined contents.
@@ -164,7 +163,7 @@ func (ctx *Context) CreateImage(flags MemFlag, imageFormat ImageFormat, imageDes
 	if err != nil {
 		return nil, toError(err)
 	}
-	o := &MemObject{img: i, size: i.Bytes()}
+	o := &MemObject{img: i}
 	if data == nil {
 		return o, nil
 	}

@@ -174,7 +174,6 @@ type stretch struct {
 	from, to int64 // µs
 	epoch    uint64
 	bytes    int64
-	level    string
 	open     bool // it was never seen to end
 	text     string
 }

@@ -56,7 +56,7 @@ func (t *tracker) took(e *events.Event, at int64, k, next kind) {
 	from := at - e.Dur/1000
 	t.turn(from, k, e.Epoch)
 	if at > t.at {
-		t.l.main = append(t.l.main, stretch{kind: k, from: t.at, to: at, epoch: e.Epoch, bytes: e.Bytes, level: e.Level,
+		t.l.main = append(t.l.main, stretch{kind: k, from: t.at, to: at, epoch: e.Epoch, bytes: e.Bytes,
 			text: text(e)})
 		t.at = at
 	}
@@ -136,12 +136,12 @@ func (t *tracker) event(e *events.Event, at int64) {
 func (t *tracker) behind(e *events.Event, at int64, k kind) {
 	key := e.Name + "\x00" + e.Level
 	if e.Begin {
-		t.open[key] = stretch{kind: k, from: at, epoch: e.Epoch, level: e.Level}
+		t.open[key] = stretch{kind: k, from: at, epoch: e.Epoch}
 		return
 	}
 	delete(t.open, key)
 	t.l.behind = append(t.l.behind, stretch{kind: k, from: at - e.Dur/1000, to: at, epoch: e.Epoch,
-		bytes: max(e.Stored, 0), level: e.Level, text: text(e)})
+		bytes: max(e.Stored, 0), text: text(e)})
 }
 
 // finish extends the activities at the end of the log to the end of the run.

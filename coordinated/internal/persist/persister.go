@@ -22,7 +22,6 @@ type Options struct {
 	Every  map[string]Every // by level; a level without an entry takes every epoch
 	Keep   Every            // epochs that are kept at a level that all ranks share; zero: none
 	Rank   int
-	Size   int   // number of ranks
 	Node   []int // the ranks of this one's node, ascending
 	// Writers names, by level and rank, the rank that writes the manifests of that rank's directory. At a level without
 	// an entry each rank writes its own, or rank 0 those of a shared directory.

@@ -53,8 +53,8 @@ func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epo
 	if r.pins, err = level.PinsAt(k); err != nil {
 		return nil, nil, err // the epochs to keep are not known
 	}
-	dead, left, err := k.prunable(r)
-	problems := []error{err}
+	dead, left := k.prunable(r)
+	var problems []error
 	announced := func() error { return nil }
 	if !r.DryRun { // before the pins are read again
 		if announced, err = level.Announce(k, dead); err != nil {
@@ -84,7 +84,7 @@ func (k *Look) Prune(ctx context.Context, r *KeepRules, failed func(e format.Epo
 }
 
 // prunable lists the epochs that no rule keeps, and oddities of the others.
-func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftover, err error) {
+func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftover) {
 	var committed, garbage []format.Epoch
 	for _, e := range k.epochs {
 		have, err := level.HasManifest(k, e)
@@ -107,7 +107,7 @@ func (k *Look) prunable(r *KeepRules) (dead []format.Epoch, left []level.Leftove
 			dead = append(dead, e)
 		}
 	}
-	return dead, left, nil
+	return dead, left
 }
 
 // explain calls r.Stays with the reasons for which committed epochs are kept that are older than the newest Keep.
