@@ -196,6 +196,20 @@ func TestFork(t *testing.T) {
 	}
 }
 
+// TestBarrier: the kernel takes time to register a process with threads, so that is done only for the gate.
+func TestBarrier(t *testing.T) {
+	w := preloaded(library())
+	for _, c := range []struct {
+		w    way
+		want string
+	}{{w, "registered: 0\n"}, {w.with("HOLDFAST_CUDA_PAUSE=on"), "registered: 1\n"},
+		{w.with("HOLDFAST_CUDA_CHECK=0"), "registered: 1\n"}} {
+		if r := c.w.run(t, linked, "barrier"); !strings.HasSuffix(r.out, c.want) {
+			t.Errorf("under %v: got %q, want %q", c.w, r.out, c.want)
+		}
+	}
+}
+
 // TestLedger reads the list of what a program leaves behind: in which order, how large, and whose it is.
 func TestLedger(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "list")

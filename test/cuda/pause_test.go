@@ -376,12 +376,12 @@ func TestPauseFails(t *testing.T) {
 	}
 }
 
-// TestMarks: events that a program records after its device has come to rest are the driver's, and no reason to refuse.
+// TestMarks: a program that does nothing but record events and wait for them is paused.
 func TestMarks(t *testing.T) {
 	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "marks")
 	s := converse(t, r)
 	s.says(t, "quiet 5000", "quiet", "save", "saved")
-	time.Sleep(20 * time.Millisecond) // it records some
+	time.Sleep(20 * time.Millisecond) // it tries to record some
 	s.says(t, "stop", "stopped", "resume", "running")
 	_ = s.Close()
 	r.ends(t, alone().run(t, linked, "marks"))

@@ -5,22 +5,27 @@ static CUresult created(CUresult e, const CUcontext *context) {
 	if (e == CUDA_SUCCESS) {
 		hf_ledger_context(*context);
 	}
+	hf_gate_leave();
 	return e;
 }
 
 OWN(cuCtxCreate_v2)(CUcontext *context, unsigned flags, CUdevice device) {
+	hf_gate_enter(HF_cuCtxCreate_v2);
 	return created(REAL(cuCtxCreate_v2)(context, flags, device), context);
 }
 
 OWN(cuCtxCreate_v3)(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
+	hf_gate_enter(HF_cuCtxCreate_v3);
 	return created(REAL(cuCtxCreate_v3)(context, affinity, count, flags, device), context);
 }
 
 OWN(cuCtxCreate_v4)(CUcontext *context, void *params, unsigned flags, CUdevice device) {
+	hf_gate_enter(HF_cuCtxCreate_v4);
 	return created(REAL(cuCtxCreate_v4)(context, params, flags, device), context);
 }
 
 OWN(cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device) {
+	hf_gate_enter(HF_cuDevicePrimaryCtxRetain);
 	return created(REAL(cuDevicePrimaryCtxRetain)(context, device), context);
 }
 
@@ -99,12 +104,17 @@ static CUresult streams(CUresult e, const CUstream *stream) {
 	if (e == CUDA_SUCCESS && hf_settings.gate) {
 		hf_streams_note((hf_word)*stream, HF_COUNT, 0);
 	}
+	hf_gate_leave();
 	return e;
 }
 
-OWN(cuStreamCreate)(CUstream *stream, unsigned flags) { return streams(REAL(cuStreamCreate)(stream, flags), stream); }
+OWN(cuStreamCreate)(CUstream *stream, unsigned flags) {
+	hf_gate_enter(HF_cuStreamCreate);
+	return streams(REAL(cuStreamCreate)(stream, flags), stream);
+}
 
 OWN(cuStreamCreateWithPriority)(CUstream *stream, unsigned flags, int priority) {
+	hf_gate_enter(HF_cuStreamCreateWithPriority);
 	return streams(REAL(cuStreamCreateWithPriority)(stream, flags, priority), stream);
 }
 

@@ -22,8 +22,13 @@ static pthread_key_t key;
 
 static int barrier(int command) { return (int)syscall(SYS_membarrier, command, 0, 0); }
 
-/* The kernel registers a process without threads at once. The driver starts some, and then it takes 5 to 20 ms. */
-__attribute__((constructor)) static void early(void) { (void)barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
+/* The kernel registers a process without threads at once. The driver starts some, and then it takes 5 to 20 ms. So does
+ * a program with threads that opens the library: one without the gate is not registered. */
+__attribute__((constructor)) static void early(void) {
+	if (getenv("HOLDFAST_CUDA_PAUSE") != NULL || getenv("HOLDFAST_CUDA_CHECK") != NULL) {
+		(void)barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	}
+}
 
 static void ends(void *thread) {
 	hf_self = NULL;
@@ -34,7 +39,9 @@ static void start(void) {
 	if (pthread_key_create(&key, ends) != 0) {
 		abort();
 	}
-	atomic_store(&hf_gate_fences, barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0);
+	if (hf_settings.gate) {
+		atomic_store(&hf_gate_fences, barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0);
+	}
 }
 
 struct hf_thread *hf_gate_join(void) {

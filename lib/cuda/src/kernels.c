@@ -134,28 +134,37 @@ void hf_kernel_look(unsigned call, hf_word handle, void *const *arguments) {
 uint64_t hf_kernel_unknown(void) { return atomic_load(&kernels.unknown); }
 
 OWN(cuModuleGetFunction)(CUfunction *function, CUmodule module, const char *name) {
-	CUresult e = REAL(cuModuleGetFunction)(function, module, name);
+	CUresult e;
 
+	hf_gate_enter(HF_cuModuleGetFunction);
+	e = REAL(cuModuleGetFunction)(function, module, name);
 	if (e == CUDA_SUCCESS && hf_settings.moments != 0) {
 		hf_kernel_add((hf_word)*function, false, module);
 	}
+	hf_gate_leave();
 	return e;
 }
 
 OWN(cuLibraryGetKernel)(CUkernel *kernel, CUlibrary library, const char *name) {
-	CUresult e = REAL(cuLibraryGetKernel)(kernel, library, name);
+	CUresult e;
 
+	hf_gate_enter(HF_cuLibraryGetKernel);
+	e = REAL(cuLibraryGetKernel)(kernel, library, name);
 	if (e == CUDA_SUCCESS && hf_settings.moments != 0) {
 		hf_kernel_add((hf_word)*kernel, true, library);
 	}
+	hf_gate_leave();
 	return e;
 }
 
 OWN(cuKernelGetFunction)(CUfunction *function, CUkernel kernel) {
-	CUresult e = REAL(cuKernelGetFunction)(function, kernel);
+	CUresult e;
 
+	hf_gate_enter(HF_cuKernelGetFunction);
+	e = REAL(cuKernelGetFunction)(function, kernel);
 	if (e == CUDA_SUCCESS && hf_settings.moments != 0) {
 		hf_kernel_copy((hf_word)*function, (hf_word)kernel);
 	}
+	hf_gate_leave();
 	return e;
 }

@@ -23,7 +23,7 @@ extern const char *const hf_names[HF_COUNT];
 
 enum hf_called {
 	HF_ALWAYS,
-	HF_GATED,  /* with the gate: the call makes the device read or write memory, or asks how far it is */
+	HF_GATED,  /* with the gate: the call makes the device read or write memory, or asks about it */
 	HF_ARENA,  /* with the arena */
 	HF_AT_ONCE /* with either: the call is one of those that hf_memops is for */
 };

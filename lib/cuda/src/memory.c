@@ -256,17 +256,24 @@ static bool is_imported(CUmemGenericAllocationHandle handle, bool release) {
 }
 
 OWN(cuMemImportFromShareableHandle)(CUmemGenericAllocationHandle *handle, void *shared, int type) {
-	CUresult e = REAL(cuMemImportFromShareableHandle)(handle, shared, type);
+	CUresult e;
 
-	if (e == CUDA_SUCCESS) {
+	hf_gate_enter(HF_cuMemImportFromShareableHandle);
+	if ((e = REAL(cuMemImportFromShareableHandle)(handle, shared, type)) == CUDA_SUCCESS) {
 		import(*handle);
 	}
+	hf_gate_leave();
 	return e;
 }
 
 OWN(cuMemRelease)(CUmemGenericAllocationHandle handle) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuMemRelease);
 	(void)is_imported(handle, true);
-	return REAL(cuMemRelease)(handle);
+	e = REAL(cuMemRelease)(handle);
+	hf_gate_leave();
+	return e;
 }
 
 OWN(cuMemMap)

@@ -157,6 +157,9 @@ static void looks(void) {
 	}
 }
 
+/* Calls about a device do not wait either. They fail. */
+static CUresult there(void) { return stopped ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS; }
+
 /* What a holder has for itself goes with its process, whose end nobody sees
  * here. */
 static bool charge(int device, size_t bytes) {
@@ -443,7 +446,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
 	*value = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
 		attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED ||
 		(attribute == CU_DEVICE_ATTRIBUTE_MPS_ENABLED && getenv("FAKE_MPS") != NULL);
-	return CUDA_SUCCESS;
+	return there();
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
@@ -454,7 +457,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
 	(void)device;
 	snprintf(name, (size_t)length, "fake GPU on host memory");
-	return CUDA_SUCCESS;
+	return there();
 }
 
 /* Contexts */
@@ -766,7 +769,7 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *bytes) {
 	*bytes = number("FAKE_MEMORY", (uint64_t)1 << 30);
 	*free_bytes = *bytes - atomic_load(&usage[gpu_of[current()->device]]);
-	return CUDA_SUCCESS;
+	return there();
 }
 
 CUresult cuMemCreate(

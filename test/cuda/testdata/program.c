@@ -5,16 +5,19 @@
  *
  * usage: program [ROUNDS [leave|plain]]; program spin [SECONDS];
  *        program count; program marks; program fork; program table;
- *        program init
+ *        program init; program barrier
  * leave: it does not free what it has at the end
  * plain: it uses no managed memory, and a thread asks all the time how far a
- *        stream and an event are */
+ *        stream and an event are, and about the device */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +40,7 @@
 	F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync")         \
 	F(cuMemHostAlloc, "cuMemHostAlloc")                           \
 	F(cuMemFree_v2, "cuMemFree")                                  \
+	F(cuMemGetInfo_v2, "cuMemGetInfo")                            \
 	F(cuMemFreeAsync, "cuMemFreeAsync")                           \
 	F(cuMemFreeHost, "cuMemFreeHost")                             \
 	F(cuMemAddressReserve, "cuMemAddressReserve")                 \
@@ -108,6 +112,7 @@ static void start(void) {
 #define cuMemAllocFromPoolAsync (*p_cuMemAllocFromPoolAsync)
 #define cuMemHostAlloc (*p_cuMemHostAlloc)
 #define cuMemFree_v2 (*p_cuMemFree_v2)
+#define cuMemGetInfo_v2 (*p_cuMemGetInfo_v2)
 #define cuMemFreeAsync (*p_cuMemFreeAsync)
 #define cuMemFreeHost (*p_cuMemFreeHost)
 #define cuMemAddressReserve (*p_cuMemAddressReserve)
@@ -296,7 +301,7 @@ static void counts(int launches) {
 	printf("%s %g\n", terminated ? "terminated at" : "counted", sum_of);
 }
 
-/* Events are recorded and waited for all the time; nothing that passes the gate. */
+/* Nothing but events, which are recorded and waited for all the time. */
 static void marks(void) {
 	CUevent event;
 	CUstream s, t;
@@ -395,6 +400,8 @@ static void forks(void) {
 static _Atomic int looking = 1;
 
 static void *looks(void *arg) {
+	size_t free_bytes, bytes;
+	char name[100];
 	CUstream own;
 	CUevent event;
 
@@ -406,9 +413,17 @@ static void *looks(void *arg) {
 		CHECK(cuEventQuery(event));
 		CHECK(cuEventSynchronize(event));
 		CHECK(cuStreamSynchronize(own));
+		CHECK(cuMemGetInfo_v2(&free_bytes, &bytes));
+		CHECK(cuDeviceGetName(name, sizeof name, 0));
 		usleep(100); /* there may be one core */
 	}
 	return arg;
+}
+
+/* Whether the process is registered for the kernel's barrier, which takes time
+ * where it has threads. */
+static void barrier(void) {
+	printf("registered: %d\n", syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0);
 }
 
 static void table(void) {
@@ -486,6 +501,10 @@ int main(int argc, char **argv) {
 	}
 	if (argc > 1 && strcmp(argv[1], "table") == 0) {
 		table();
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "barrier") == 0) {
+		barrier();
 		return 0;
 	}
 	CHECK(cuModuleGetGlobal_v2(&factor, &factor_bytes, module, "factor"));
