@@ -20,7 +20,7 @@ import (
 // on when it is asked for one.
 func TestWithoutCheckpoints(t *testing.T) {
 	const ranks, steps = 3, 12
-	want := jobtest.Ring{Steps: steps, Asker: 1, AskAt: 4}
+	want := ring{Steps: steps, Asker: 1, AskAt: 4}
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 1}).Run(want.Run(jobtest.Options(t))); err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestWithoutCheckpoints(t *testing.T) {
 	var said testbuf.Buffer
 	opt.Local, opt.Global, opt.Logger = "off", "", slog.New(slog.NewTextHandler(&said, nil))
 	opt.CheckpointSignals = []os.Signal{syscall.SIGUSR1}
-	got := jobtest.Ring{Steps: steps, Asker: 1, AskAt: 4}
+	got := ring{Steps: steps, Asker: 1, AskAt: 4}
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		ck, err := coordinated.Open(t.Context(), w, opt)
 		if err != nil {

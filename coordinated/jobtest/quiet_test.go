@@ -329,7 +329,7 @@ func TestQuietPerRank(t *testing.T) {
 	opt := jobtest.Options(t)
 	opt.Elastic, opt.Quiet = true, time.Hour
 	opt.Logger = slog.New(slog.NewTextHandler(log, nil))
-	p := &jobtest.Ring{Steps: 40000, Asker: 1, AskAt: 10, Stop: true}
+	p := &ring{Steps: 40000, Asker: 1, AskAt: 10, Stop: true}
 	if err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(p.Run(opt)); !errors.Is(err, coordinated.ErrStop) {
 		t.Fatal(err)
 	}

@@ -24,12 +24,12 @@ import (
 func TestEventLog(t *testing.T) {
 	const ranks = 3
 	opt := jobtest.Options(t)
-	first := jobtest.Ring{Steps: 12, Asker: 1, AskAt: 5, Stop: true}
+	first := ring{Steps: 12, Asker: 1, AskAt: 5, Stop: true}
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 4}).Run(first.Run(opt)); err != nil &&
 		!errors.Is(err, coordinated.ErrStop) {
 		t.Fatal(err)
 	}
-	second := jobtest.Ring{Steps: 12, Asker: -1}
+	second := ring{Steps: 12, Asker: -1}
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(second.Run(opt)); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestEventsOption(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		p := jobtest.Ring{Steps: 2, Asker: -1}
+		p := ring{Steps: 2, Asker: -1}
 		if err := mpitest.NewWorld(2, mpitest.Options{Seed: 1}).Run(p.Run(opt)); err != nil {
 			t.Fatalf("events %q: %v", set, err)
 		}

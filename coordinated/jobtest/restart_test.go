@@ -22,19 +22,19 @@ import (
 // compares with the uninterrupted run.
 func TestStopAndRestart(t *testing.T) {
 	const ranks, steps = 3, 12
-	want := jobtest.Ring{Steps: steps, Asker: -1}
+	want := ring{Steps: steps, Asker: -1}
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 1}).Run(want.Run(jobtest.Options(t))); err != nil {
 		t.Fatal(err)
 	}
 	for at := range steps {
 		t.Run(fmt.Sprint("step ", at), func(t *testing.T) {
 			opt := jobtest.Options(t)
-			first := jobtest.Ring{Steps: steps, Asker: at % ranks, AskAt: at, Stop: true}
+			first := ring{Steps: steps, Asker: at % ranks, AskAt: at, Stop: true}
 			err := mpitest.NewWorld(ranks, mpitest.Options{Seed: uint64(at), Delay: 0.3}).Run(first.Run(opt))
 			if err != nil && !errors.Is(err, coordinated.ErrStop) {
 				t.Fatal(err)
 			}
-			second := jobtest.Ring{Steps: steps, Asker: -1}
+			second := ring{Steps: steps, Asker: -1}
 			if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: uint64(at) + 99, Delay: 0.3}).Run(
 				second.Run(opt)); err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestCloseWithoutState(t *testing.T) {
 // store alone. The results are those of the uninterrupted run.
 func TestRestartFromObjectStore(t *testing.T) {
 	const ranks, steps = 3, 12
-	want := jobtest.Ring{Steps: steps, Asker: -1}
+	want := ring{Steps: steps, Asker: -1}
 	if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 1}).Run(want.Run(jobtest.Options(t))); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestRestartFromObjectStore(t *testing.T) {
 		store := &fakes3.Server{}
 		opt := jobtest.Options(t)
 		opt.Global, opt.Compress = fakes3.Start(t, store), compress
-		first := jobtest.Ring{Steps: steps, Asker: 1, AskAt: 5, Stop: true}
+		first := ring{Steps: steps, Asker: 1, AskAt: 5, Stop: true}
 		if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 2}).Run(first.Run(opt)); err != nil &&
 			!errors.Is(err, coordinated.ErrStop) {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestRestartFromObjectStore(t *testing.T) {
 		if err := os.Mkdir(opt.Local, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		again := jobtest.Ring{Steps: steps, Asker: -1}
+		again := ring{Steps: steps, Asker: -1}
 		if err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 3}).Run(again.Run(opt)); err != nil {
 			t.Fatal(err)
 		}

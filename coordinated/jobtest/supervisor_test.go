@@ -118,7 +118,7 @@ func TestSupervised(t *testing.T) {
 	}
 	opt = jobtest.Options(t)
 	opt.Supervisor = "nonsense" // the job runs all the same
-	p := jobtest.Ring{Steps: 3, Asker: -1}
+	p := ring{Steps: 3, Asker: -1}
 	if err := mpitest.NewWorld(1, mpitest.Options{}).Run(p.Run(opt)); err != nil {
 		t.Error(err)
 	}

@@ -1,19 +1,14 @@
-package persist_test
+package jobtest_test
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
-	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect/connecttest"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
@@ -55,7 +50,7 @@ func TestOneWriter(t *testing.T) {
 	var mu sync.Mutex
 	made := map[int][]string{} // manifests by rank
 	for run := range 2 {
-		p := jobtest.Ring{Steps: 12, Asker: 1, AskAt: 5, Stop: run == 0}
+		p := ring{Steps: 12, Asker: 1, AskAt: 5, Stop: run == 0}
 		err := mpitest.NewWorld(ranks, mpitest.Options{Seed: 5}).Run(func(world *mpiwrap.Comm) error {
 			ctx := connect.WithSeam(t.Context(),
 				connect.Seam{Host: []string{"n0", "n1", "n0", "n1", "n0"}[world.Rank()]})
@@ -84,45 +79,5 @@ func TestOneWriter(t *testing.T) {
 		if found, err := filepath.Glob(filepath.Join(d, "epoch-*", "manifest")); err != nil || len(found) != 1 {
 			t.Errorf("got manifests %v in %s, %v, want one", found, d, err)
 		}
-	}
-}
-
-// TestNotShared: nodes whose global directories are not the same are named, and nothing
-// is left in those that are.
-func TestNotShared(t *testing.T) {
-	for _, alone := range []int{-1, 2} { // node with a directory of its own
-		t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
-			base := jobtest.Options(t)
-			base.Logger = slog.New(slog.DiscardHandler)
-			plane := connecttest.NewNet(6).Plane
-			own := filepath.Join(filepath.Dir(base.Global), "own")
-			if err := os.Mkdir(own, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			err := mpitest.NewWorld(6, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
-				o := base
-				node := w.Rank() % 3
-				ctx := connect.WithSeam(t.Context(), connect.Seam{Plane: plane, Host: fmt.Sprint("n", node),
-					ShareWait: 300 * time.Millisecond})
-				if node == alone {
-					o.Global = own
-				}
-				ck, _, err := jobtest.OpenStep(ctx, w, o)
-				if err != nil {
-					return err
-				}
-				return ck.Close()
-			})
-			switch {
-			case alone < 0 && err != nil:
-				t.Error(err)
-			case alone >= 0 && (err == nil || !strings.Contains(err.Error(), "node(s) n2 do") ||
-				!strings.Contains(err.Error(), "do not see what node n0 writes")):
-				t.Errorf("got %v, want an error that names n2", err)
-			}
-			if left, _ := filepath.Glob(filepath.Join(base.Global, "holdfast.shared*")); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
-			}
-		})
 	}
 }

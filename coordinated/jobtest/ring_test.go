@@ -1,4 +1,4 @@
-package jobtest
+package jobtest_test
 
 import (
 	"context"
@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
+	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// Ring is a program whose ranks pass numbers on: deterministic, with a
+// ring is a program whose ranks pass numbers on: deterministic, with a
 // reduction now and then. It asks for a checkpoint at step AskAt of rank Asker.
-type Ring struct {
+type ring struct {
 	Steps        int
 	Asker, AskAt int
 	Stop         bool
@@ -22,12 +23,12 @@ type Ring struct {
 }
 
 // Run returns the program of a rank.
-func (p *Ring) Run(opt coordinated.Options) func(*mpiwrap.Comm) error {
+func (p *ring) Run(opt coordinated.Options) func(*mpiwrap.Comm) error {
 	return func(world *mpiwrap.Comm) error { return p.RunUnder(context.Background(), world, opt) }
 }
 
 // RunUnder is Run with a context of the rank's own.
-func (p *Ring) RunUnder(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Options) error {
+func (p *ring) RunUnder(ctx context.Context, world *mpiwrap.Comm, opt coordinated.Options) error {
 	ck, err := coordinated.Open(ctx, world, opt)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (p *Ring) RunUnder(ctx context.Context, world *mpiwrap.Comm, opt coordinate
 }
 
 // Body is the program from Protect on.
-func (p *Ring) Body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Checkpointer,
+func (p *ring) Body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Checkpointer,
 	opt coordinated.Options) error {
 	n, me := world.Size(), world.Rank()
 	step, acc := 0, []float64{float64(me)}
@@ -92,7 +93,7 @@ func (p *Ring) Body(ctx context.Context, world *mpiwrap.Comm, ck *coordinated.Ch
 	}
 	p.Results[me] = acc[0]
 	if me == p.Asker && p.AskAt < p.Steps && !restored && opt.Off() == "" {
-		return UntilTaken(ctx, ck)
+		return jobtest.UntilTaken(ctx, ck)
 	}
 	return nil
 }
