@@ -16,8 +16,8 @@ func (a *Agent) sample() cut.Sampled {
 	e := a.Endpoint
 	act := e.Activity()
 	s := cut.Sampled{Now: time.Since(a.begin), Points: a.Thread.Points.Load(), Colls: a.colls()}
-	if act.Blocked && act.Seq != a.callSeq {
-		a.callSeq, a.callSince = act.Seq, time.Now()
+	if act.Blocked {
+		a.seen(act)
 	}
 	last, polls := e.Polling()
 	s.Block = a.polls.Look(watch.View{Now: s.Now, Points: s.Points, Polls: polls, Last: last, Wait: a.wait})
@@ -40,12 +40,18 @@ func (a *Agent) sample() cut.Sampled {
 	return s
 }
 
+// seen returns when a look first found the main thread in its present call.
+func (a *Agent) seen(act endpoint.Activity) time.Time {
+	if act.Seq != a.callSeq {
+		a.callSeq, a.callSince = act.Seq, time.Now()
+	}
+	return a.callSince
+}
+
 // signOfLife records the main thread's activity at intervals: status shows how long a call has lasted, the report when
 // a run has ended.
 func (a *Agent) signOfLife() {
-	if act := a.Endpoint.Activity(); act.Seq != a.callSeq {
-		a.callSeq, a.callSince = act.Seq, time.Now()
-	}
+	a.seen(a.Endpoint.Activity())
 	// A later look can then tell a rank that polls from one that computes.
 	_, polls := a.Endpoint.Polling()
 	if points := a.Thread.Points.Load(); points != a.idlePoints || a.idleSince.IsZero() {

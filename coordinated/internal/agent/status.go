@@ -38,12 +38,9 @@ func (a *Agent) rankStatus() job.RankStatus {
 func (a *Agent) inCall(st *job.RankStatus, since time.Time) time.Time {
 	act := a.Endpoint.Activity()
 	if act.Blocked {
-		if act.Seq != a.callSeq {
-			a.callSeq, a.callSince = act.Seq, time.Now()
-		}
 		st.State, st.Call, st.Comm = watch.StateBlocked, act.Op, act.Comm
 		st.Waits = strings.TrimSpace(watch.Describe(act.Waits))
-		return a.callSince
+		return a.seen(act)
 	}
 	last, polls := a.Endpoint.Polling()
 	if polls != a.idlePolls && !a.idleSince.IsZero() && st.Points == a.idlePoints {

@@ -60,10 +60,7 @@ func (a *Agent) lookForWaits() {
 	now := time.Now()
 	since := a.watchdog.since
 	if act := a.Endpoint.Activity(); since.IsZero() && act.Blocked {
-		if act.Seq != a.callSeq {
-			a.callSeq, a.callSince = act.Seq, now
-		}
-		since = a.callSince
+		since = a.seen(act)
 	}
 	if !since.IsZero() && now.Sub(since) >= a.WaitTimeout/4 {
 		a.sayWaiting()

@@ -151,21 +151,15 @@ func (h *session) refuse(err error) error {
 }
 
 func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) error {
-	switch op {
-	case wireSync:
+	if op == wireSync || op == wireSize {
 		if h.f == nil {
 			return errNoFile
 		}
 		if err := h.endWrites(); err != nil {
 			return err
 		}
-		return h.f.Sync()
-	case wireSize:
-		if h.f == nil {
-			return errNoFile
-		}
-		if err := h.endWrites(); err != nil {
-			return err
+		if op == wireSync {
+			return h.f.Sync()
 		}
 		n, err := h.f.Size()
 		reply.U64(uint64(n))

@@ -23,7 +23,7 @@ func (o *statusOptions) follow(ctx context.Context, w, notes io.Writer, dir stri
 	if _, err := os.Stat(dir); err != nil {
 		return err
 	}
-	c, err := o.first(ctx, notes, dir)
+	c, err := awaitJob(ctx, notes, dir, func() (*job.Client, error) { return o.dial(ctx, dir) }, o.pause)
 	for err == nil && c != nil {
 		var lost error
 		if lost, err = o.look(ctx, w, c); lost == nil || ctx.Err() != nil {
@@ -38,11 +38,6 @@ func (o *statusOptions) follow(ctx context.Context, w, notes io.Writer, dir stri
 		return nil // the user has seen enough
 	}
 	return err
-}
-
-// first waits for the job to start, however long that takes.
-func (o *statusOptions) first(ctx context.Context, notes io.Writer, dir string) (*job.Client, error) {
-	return awaitJob(ctx, notes, dir, func() (*job.Client, error) { return o.dial(ctx, dir) }, o.pause)
 }
 
 // awaitJob dials until a job answers or ctx ends, with a pause between, and says once that it waits. The error is that
