@@ -2,17 +2,14 @@ package job
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
 // RunName is the file that says how to reach a running holdfast run whose ranks can be paused. It holds its key, so
@@ -71,12 +68,8 @@ func (s *Supervisor) Publish(ctx context.Context, dir string) (remove func(), er
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(Contact{Addr: s.plane.Addr(), Node: node, PID: os.Getpid(), Key: s.key})
-	if err != nil {
-		return nil, err
-	}
 	file := filepath.Join(dir, RunName)
-	if err := vfs.WriteWhole(file, append(b, '\n')); err != nil {
+	if err := (Contact{Addr: s.plane.Addr(), Node: node, PID: os.Getpid(), Key: s.key}).Write(file); err != nil {
 		return nil, err
 	}
 	return func() { _ = os.Remove(file) }, nil // the rest is not answered
@@ -84,19 +77,15 @@ func (s *Supervisor) Publish(ctx context.Context, dir string) (remove func(), er
 
 // DialRun connects to the holdfast run whose RunName a directory has. The caller closes the Caller.
 func DialRun(ctx context.Context, dir string) (*Caller, error) {
-	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, RunName), 1<<20)
+	k, err := ReadContact(dir, RunName)
 	if err != nil {
 		return nil, fmt.Errorf("no holdfast run --cuda answers for %s (it names its directory when it starts; one "+
 			"process is named by its number): %w", dir, err)
 	}
-	var k Contact
-	if err := json.Unmarshal(b, &k); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, RunName), err)
-	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
 		where := fmt.Sprintf("process %d on %s", k.PID, k.Node)
-		if host, herr := os.Hostname(); herr == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.") {
+		if k.elsewhere() {
 			return nil, fmt.Errorf("the holdfast run of %s, %s, answers only there: %w", dir, where, err)
 		}
 		return nil, fmt.Errorf("the holdfast run of %s, %s, does not answer: it has ended, or its node cannot be "+

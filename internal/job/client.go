@@ -131,17 +131,32 @@ type Work struct {
 	Total   int64   `json:"total"` // bytes in all, about; 0: not known
 }
 
-// ReadContact reads the contact file of a directory. Its owner does not matter
+// ReadContact reads the file ContactName or RunName of a directory. Its owner does not matter
 // here: the process at the address has to prove the key that the file names.
-func ReadContact(dir string) (k Contact, err error) {
-	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, ContactName), 1<<20)
+func ReadContact(dir, name string) (k Contact, err error) {
+	b, err := vfs.OS{AllowForeign: true}.ReadFile(filepath.Join(dir, name), 1<<20)
 	if err != nil {
 		return k, err
 	}
 	if err := json.Unmarshal(b, &k); err != nil {
-		return k, fmt.Errorf("%s: %w", ContactName, err)
+		return k, fmt.Errorf("%s: %w", name, err)
 	}
 	return k, nil
+}
+
+// Write writes such a file.
+func (k Contact) Write(file string) error {
+	b, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return vfs.WriteWhole(file, append(b, '\n'))
+}
+
+// elsewhere reports whether the process answers only on its node, and this is another one.
+func (k *Contact) elsewhere() bool {
+	host, err := os.Hostname()
+	return err == nil && host != k.Node && strings.HasPrefix(k.Addr, "127.")
 }
 
 // Client talks to a running job from outside.
@@ -167,17 +182,16 @@ func (k *Contact) died(dir string) error {
 // DialJob connects to the job that runs with dir as its global directory, or as
 // its local one on the node of rank 0 if it has no global one. The caller closes the Client.
 func DialJob(ctx context.Context, dir string) (*Client, error) {
-	k, err := ReadContact(dir)
+	k, err := ReadContact(dir, ContactName)
 	if err != nil {
 		return nil, notRunning(dir, err)
 	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
 		switch host, herr := os.Hostname(); {
-		case herr != nil:
-		case host != k.Node && strings.HasPrefix(k.Addr, "127."):
+		case k.elsewhere():
 			err = fmt.Errorf("a job on a single node answers only there: run this on %s (%w)", k.Node, err)
-		case host == k.Node && errors.Is(syscall.Kill(k.PID, 0), syscall.ESRCH):
+		case herr == nil && host == k.Node && errors.Is(syscall.Kill(k.PID, 0), syscall.ESRCH):
 			return nil, k.died(dir)
 		}
 		return nil, notRunning(dir, err)

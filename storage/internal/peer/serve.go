@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -187,11 +188,7 @@ func (h *session) serve(op wireOp, d *format.Decoder, reply *format.Encoder) err
 }
 
 func writes(op wireOp) bool {
-	switch op {
-	case wireCreate, wireMkdir, wireRename, wireRemove, wireSyncDir:
-		return true
-	}
-	return false
+	return slices.Contains([]wireOp{wireCreate, wireMkdir, wireRename, wireRemove, wireSyncDir}, op)
 }
 
 var errNoFile = errors.New("no file is open on this connection")

@@ -72,7 +72,7 @@ type statusOptions struct {
 func (o *statusOptions) run(ctx context.Context, w, notes io.Writer, dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, job.RunName)); err == nil {
 		o.programs = ofRun(dir)
-		if _, err := job.ReadContact(dir); err != nil {
+		if _, err := job.ReadContact(dir, job.ContactName); err != nil {
 			if found, err := o.ofPrograms(ctx, w, o.programs); found {
 				return err
 			}
