@@ -279,11 +279,11 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.ends(t, want)
-		managed := twoGPUs(t).startImaged(t, linked, "60")
+		managed := twoGPUs(t).startImaged(t, linked, "20")
 		if err := managed.take(t, false); err == nil || !strings.Contains(err.Error(), "it uses managed memory") {
 			t.Errorf("got %v", err)
 		}
-		managed.ends(t, alone().run(t, linked, "60"))
+		managed.ends(t, alone().run(t, linked, "20"))
 	})
 }
 

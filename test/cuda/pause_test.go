@@ -143,7 +143,7 @@ func moved(t *testing.T, to string, r *running) error {
 const patience = 20 * time.Second
 
 // longProgram can be paused at many different moments.
-var longProgram = []string{"60", "plain"}
+var longProgram = []string{"20", "plain"}
 
 // TestArena: the library's own memory changes nothing in what a program computes, comes to the same addresses each
 // time, and is rolled back like any other.
@@ -310,7 +310,7 @@ func TestToolGone(t *testing.T) {
 // TestOneCannot: when one program of two cannot be paused, both go on, and the error has the reason.
 func TestOneCannot(t *testing.T) {
 	want, spun := alone().run(t, linked, longProgram...), alone().run(t, linked, "spin")
-	managed := alone().run(t, linked, "60")
+	managed := alone().run(t, linked, "20")
 	usage := func() string { return filepath.Join(t.TempDir(), "usage") }
 	good := pausable(usage()).start(t, linked, longProgram...)
 	spin := pausable(usage()).start(t, linked, "spin", "4")
@@ -321,7 +321,7 @@ func TestOneCannot(t *testing.T) {
 		`busy; the last call of it is cuLaunchKernel`).MatchString(err.Error()) {
 		t.Errorf("got %v", err)
 	}
-	refused := pausable(usage()).start(t, linked, "60")
+	refused := pausable(usage()).start(t, linked, "20")
 	refused.launches(t, 1)
 	if err := paused(t, good, refused); err == nil ||
 		!regexp.MustCompile(`it cannot be paused: it uses managed memory at 0x[0-9a-f]+, 4096 bytes, asked for by `+
