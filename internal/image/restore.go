@@ -418,10 +418,15 @@ func (r *record) allowed(o *RestoreOptions) error {
 		return fmt.Errorf("its program is of user %d: only that user and root can start it", r.UID)
 	}
 	for _, n := range r.numbers() {
-		if !awaitFree(n, n != r.PID) { // others may be over soon
-			return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
-				n, nameOf(n))
+		if awaitFree(n, n != r.PID) { // others may be over soon
+			continue
 		}
+		if by := servedBy(n); by != 0 && !inUse(n) {
+			return fmt.Errorf("process %d has not noticed the end of its program, which had the process ID %d: end it "+
+				"(kill %[1]d)", by, n)
+		}
+		return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end", n,
+			nameOf(n))
 	}
 	for _, f := range r.Files {
 		st, err := os.Stat(f.Path)

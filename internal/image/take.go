@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
+	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
@@ -214,10 +216,11 @@ func end(pid, process int) error {
 	return nil
 }
 
-// awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free.
+// awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free, and the
+// command that served it as a program has noticed its end.
 func awaitFree(pid int, any bool) (free bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if !inUse(pid) {
+		if !inUse(pid) && servedBy(pid) == 0 {
 			return true
 		}
 		if p, err := child.Look(pid); err == nil && !any && !p.Ended {
@@ -225,6 +228,20 @@ func awaitFree(pid int, any bool) (free bool) {
 		}
 	}
 	return false
+}
+
+// servedBy returns the process that listens as the command that serves a program; 0: there is none.
+func servedBy(pid int) int {
+	c, err := net.Dial("unix", opencl.DoorPrefix+child.NameHere(pid))
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	who, err := handshake.Peer(c.(*net.UnixConn))
+	if err != nil {
+		return -1
+	}
+	return int(who.Pid)
 }
 
 // inUse reports whether the kernel has a number for anything: a process, a thread, a group or a session. /proc does
