@@ -1,6 +1,7 @@
 #!/bin/sh
 # Formatting of Go and C, length of lines, plain words, go vet, staticcheck, doc comments (revive) and shellcheck over
-# all that git knows. quick leaves out staticcheck and revive, which take longest: to compile alone a minute of a core.
+# all that git knows. quick leaves out go vet, staticcheck and revive, which take longest: to compile the last two alone
+# is a minute of a core.
 # usage: lint.sh [go command [quick]]
 set -eu
 go=${1:-go} quick=${2:-}
@@ -36,15 +37,12 @@ fi
 # Words that have to be read twice, in pages and comments: test/words names the place and the remedy.
 "$go" run ./test/words
 
-for module in . bench; do
-	(cd "$module" && "$go" vet ./...)
-done
 if [ -z "$quick" ]; then
 	staticcheck=$("$go" tool -n staticcheck)
 	revive=$("$go" tool -n revive)
 	rules=$PWD/scripts/revive.toml
 	for module in . bench; do # staticcheck spends a third of its time on collecting garbage otherwise
-		(cd "$module" && "$revive" -config "$rules" ./... && GOGC=300 "$staticcheck" ./...)
+		(cd "$module" && "$go" vet ./... && "$revive" -config "$rules" ./... && GOGC=300 "$staticcheck" ./...)
 	done
 fi
 

@@ -82,6 +82,9 @@ var returns = flag.Int("returns", 40, "(program, call) pairs at which a rank ret
 // ends all the same, and errors name the rank that has closed.
 func TestEveryEarlyReturn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*pairsSeed, 7))
+	if testing.Short() {
+		*returns = min(*returns, 12)
+	}
 	told := 0
 	for done, seed := 0, *pairsSeed; done < *returns; seed++ {
 		list := sketches(rand.New(rand.NewPCG(seed, 5)))

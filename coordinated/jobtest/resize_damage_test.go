@@ -223,6 +223,9 @@ func TestResizeDamaged(t *testing.T) {
 	}
 	sites, outcome := resizeSites(t), map[string]int{}
 	base := filepath.Join(t.TempDir(), "copy")
+	if testing.Short() {
+		*resizeDamages = min(*resizeDamages, 6)
+	}
 	for n := range *resizeDamages {
 		rnd := rand.New(rand.NewPCG(*resizeSeed, uint64(n)))
 		site := sites[n%len(sites)]

@@ -300,7 +300,7 @@ func (j *storeJob) runsWithFaults(strip bool) int {
 func TestStoreFaults(t *testing.T) {
 	jobtest.QuickStore(t)
 	if testing.Short() {
-		*storeFaults = min(*storeFaults, 60)
+		*storeFaults = min(*storeFaults, 20)
 	}
 	faults := 0
 	for seed := *storeSeed; faults < *storeFaults && !t.Failed(); seed++ {
@@ -343,7 +343,7 @@ func TestKilledBetweenRequests(t *testing.T) {
 	case *storeKills:
 		step = 1
 	case testing.Short():
-		step = 97
+		step = 389
 	}
 	for _, done := range []bool{false, true} {
 		for at := int64(1) + int64(*storeSeed)%step; ; at += step {
