@@ -28,26 +28,27 @@ func must(t *testing.T, name string, args ...string) string {
 // cxx compiles a program in C++.
 func cxx(t *testing.T, compiler, source string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".cpp"))
-	must(t, compiler, "-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wno-sign-conversion",
-		"-Werror", "-DOMPI_SKIP_MPICXX", "-I../../lib", source, filepath.Join(built.lib, "libholdfast.a"), "-o", out)
-	return out
+	return made(t, source, compiler, "-std=c++17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion",
+		"-Wno-sign-conversion", "-Werror", "-DOMPI_SKIP_MPICXX", "-I../../lib", source,
+		filepath.Join(built.lib, "libholdfast.a"))
 }
 
 // fortran compiles a program in Fortran, with the module, and with that for MPI if the compiler
 // is one of an MPI.
 func fortran(t *testing.T, compiler, source string) string {
 	t.Helper()
-	dir := t.TempDir()
-	out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(source), ".f90"))
-	args := []string{"-std=f2018", "-O2", "-Wall", "-Wextra", "-Werror", "-J", dir, "../../lib/holdfast.F90"}
+	modules := filepath.Join(built.dir, "modules-"+compiler)
+	if err := os.MkdirAll(modules, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{compiler, "-std=f2018", "-O2", "-Wall", "-Wextra", "-Werror", "-J", modules,
+		"../../lib/holdfast.F90"}
 	if compiler != "gfortran" {
 		args = append(args, "../../lib/holdfast_mpi.F90")
 	}
 	// Arguments that an interface demands, and comparisons by bits.
-	must(t, compiler, append(args, "-Wno-unused-dummy-argument", "-Wno-compare-reals", source,
-		filepath.Join(built.lib, "libholdfast.a"), "-o", out)...)
-	return out
+	return made(t, source, append(args, "-Wno-unused-dummy-argument", "-Wno-compare-reals", source,
+		filepath.Join(built.lib, "libholdfast.a"))...)
 }
 
 // python returns an interpreter that has NumPy and mpi4py.

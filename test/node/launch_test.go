@@ -41,18 +41,29 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// compile builds a program in C with the library, once for all tests. Each test gets a name of its own for it.
+// compile builds a program in C with the library.
 func compile(t *testing.T, cc, source string, flags ...string) string {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
-	line := strings.Join(append([]string{cc, source}, flags...), " ")
-	made, ok := compiled[line]
-	if !ok {
-		made = filepath.Join(built.dir, fmt.Sprint("program-", len(compiled)))
-		compileTo(t, made, cc, source, flags...)
-		compiled[line] = made
+	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib", source}, flags...)
+	if len(flags) == 0 {
+		args = append(args, "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
 	}
-	if err := os.Link(made, out); err != nil {
+	return made(t, source, append([]string{cc}, append(args, "-lm")...)...)
+}
+
+// made runs a compiler's command line, to which it adds where the program of this source is to be, once for all
+// tests. Each test gets a name of its own for it.
+func made(t *testing.T, source string, line ...string) string {
+	t.Helper()
+	key := strings.Join(line, " ")
+	file, ok := compiled[key]
+	if !ok {
+		file = filepath.Join(built.dir, fmt.Sprint("program-", len(compiled)))
+		must(t, line[0], append(line[1:], "-o", file)...)
+		compiled[key] = file
+	}
+	out := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), filepath.Ext(source)))
+	if err := os.Link(file, out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -60,17 +71,6 @@ func compile(t *testing.T, cc, source string, flags ...string) string {
 
 // compiled are the programs by their command lines. The tests run one after the other.
 var compiled = map[string]string{}
-
-func compileTo(t *testing.T, out, cc, source string, flags ...string) {
-	t.Helper()
-	args := append([]string{"-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-I../../lib", source}, flags...)
-	if len(flags) == 0 {
-		args = append(args, "-L"+built.lib, "-lholdfast", "-Wl,-rpath,"+built.lib)
-	}
-	if text, err := exec.Command(cc, append(args, "-lm", "-o", out)...).CombinedOutput(); err != nil {
-		t.Fatalf("compile %s: %v\n%s", source, err, text)
-	}
-}
 
 // environ returns the environ of a job: its directory for checkpoints, and its daemon.
 func environ(t *testing.T, dir string) []string {
