@@ -168,11 +168,9 @@ func (s *slot) await(state uint32, stop *atomic.Bool, ended <-chan struct{}) boo
 
 // pieces is a transfer of a range of a buffer through slots.
 type pieces struct {
+	*transfer
 	server *Server
-	queue  *queue
-	place  place
 	slots  []slot
-	write  bool
 
 	failed atomic.Bool
 	over   chan struct{} // closed when this process uses the slots no more
@@ -252,38 +250,35 @@ func (p *pieces) refuse() {
 	p.follow(going)
 }
 
-// throughSlots carries out a READ or WRITE of a range of a buffer by way of slots.
-func (h *handler) throughSlots(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
-	p place) (*reply, error) {
+// throughSlots carries out a transfer of a range of a buffer by way of slots.
+func (h *handler) throughSlots(m *wire.Request, t *transfer) (*reply, error) {
 	a, list := h.slots(m)
-	m.Check(p.form == wire.Linear, "a box through slots")
+	m.Check(t.place.form == wire.Linear, "a box through slots")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	t := &pieces{server: h.Server, queue: q, place: p, slots: list, write: write, over: make(chan struct{})}
-	c := &command{event: e, deps: deps, refused: t.refuse}
-	c.slow = t.count() > len(list)
-	c.holding(use{p.m, write})
-	c.run = t.run
-	a.use(e)
+	p := &pieces{transfer: t, server: h.Server, slots: list, over: make(chan struct{})}
+	c := t.command(p.run)
+	c.refused, c.slow = p.refuse, p.count() > len(list)
+	a.use(t.event)
 	left := func() { // the slots
 		select {
-		case <-t.over:
+		case <-p.over:
 		case <-h.ended:
 		}
 	}
-	if err := q.enqueue(c); err != nil {
-		r, err := h.outcome(q, e.id, err)
+	if err := t.queue.enqueue(c); err != nil {
+		r, err := h.outcome(t.queue, t.event.id, err)
 		if r != nil {
 			r.wait = func(*reply) { left() }
 		}
 		return r, err
 	}
-	if flags&wire.Blocking == 0 {
+	if t.flags&wire.Blocking == 0 {
 		return done, nil
 	}
 	return &reply{deliver: true, wait: func(r *reply) {
-		r.status = codeOf(h.wait(e))
+		r.status = codeOf(h.wait(t.event))
 		left()
 	}}, nil
 }

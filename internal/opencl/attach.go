@@ -77,7 +77,7 @@ func (s *Server) restoreWorld(w *world, from *contents) error {
 		}
 		if e.Set {
 			o.before = e.Times
-			o.issue(nil, before(e.Status))
+			o.issue(before(e.Status))
 		}
 		if err := s.addEvent(o); err != nil {
 			return err

@@ -109,12 +109,9 @@ func (d *devices) all() []*device {
 
 // used names those that the program makes objects on.
 func (d *devices) used() (names []string) {
-	for _, one := range d.all() {
-		one.mu.Lock()
-		if one.used {
-			names = append(names, one.info.Name)
-		}
-		one.mu.Unlock()
+	all := d.all()
+	for _, i := range d.inUse() {
+		names = append(names, all[i].info.Name)
 	}
 	return names
 }

@@ -53,10 +53,10 @@ func issuedEvent(id uint64, d *device, part *gpustate.Event, err error) *event {
 	return e
 }
 
-// issue sets the parts of the event, or the cause of its failure. The first call counts.
-func (e *event) issue(parts []*gpustate.Event, err error) bool { return e.issueHeld(parts, err, 0) }
+// issue completes an event without a command, with the cause of its failure if it has failed. The first call counts.
+func (e *event) issue(err error) bool { return e.issueHeld(nil, err, 0) }
 
-// issueHeld is issue for a command that was kept back until now.
+// issueHeld sets the parts of the event, or the cause of its failure; its command was kept back until now.
 func (e *event) issueHeld(parts []*gpustate.Event, err error, held time.Duration) bool {
 	first := false
 	e.once.Do(func() {

@@ -22,20 +22,8 @@ const tailBytes = 12
 func Feed(w *os.File, size int64, read func(b []byte, off int64) error) error {
 	defer w.Close()
 	_, _ = unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20) // else there are more switches
-	var tail [tailBytes]byte
-	if size < tailBytes {
-		return errKept
-	}
-	if err := read(tail[:], size-tailBytes); err != nil {
-		return err
-	}
-	n := int64(binary.LittleEndian.Uint64(tail[4:]))
-	end := size - tailBytes - n // of the contents
-	if n < 0 || end < 0 {
-		return errKept
-	}
-	text := make([]byte, n)
-	if err := read(text, end); err != nil {
+	tail, text, end, err := lastOf(size, read)
+	if err != nil {
 		return err
 	}
 	if _, err := w.Write(append(tail[:], text...)); err != nil {
@@ -77,6 +65,23 @@ func Feed(w *os.File, size int64, read func(b []byte, off int64) error) error {
 	for range full { // until it reads no more
 	}
 	return failed
+}
+
+// lastOf reads the text of a world and its tail out of size bytes, which begin with the contents, up to end.
+func lastOf(size int64, read func(b []byte, off int64) error) (tail [tailBytes]byte, text []byte, end int64,
+	err error) {
+	if size < tailBytes {
+		return tail, nil, 0, errKept
+	}
+	if err := read(tail[:], size-tailBytes); err != nil {
+		return tail, nil, 0, err
+	}
+	n := int64(binary.LittleEndian.Uint64(tail[4:]))
+	if end = size - tailBytes - n; n < 0 || end < 0 {
+		return tail, nil, 0, errKept
+	}
+	text = make([]byte, n)
+	return tail, text, end, read(text, end)
 }
 
 // contents are those of a paused program: mapped memory, or what comes out of a pipe in order.

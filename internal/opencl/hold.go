@@ -144,7 +144,7 @@ func (s *Server) settled() bool {
 func (s *Server) complete(wait time.Duration) error {
 	done := make(chan error, 1)
 	go func() {
-		for _, q := range s.queues() {
+		for _, q := range allOf[*queue](s) {
 			if err := q.q.Finish(); err != nil {
 				if codeOf(err) == clDeviceNotAvailable {
 					done <- err
@@ -161,18 +161,6 @@ func (s *Server) complete(wait time.Duration) error {
 	case <-time.After(max(wait, time.Millisecond)):
 		return errBusy
 	}
-}
-
-// queues returns the program's.
-func (s *Server) queues() (list []*queue) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.objects {
-		if q, ok := o.(*queue); ok {
-			list = append(list, q)
-		}
-	}
-	return list
 }
 
 // hold pauses the program: its commands are complete, or wait for a user event. Its objects are in memory, besides on

@@ -221,10 +221,8 @@ func (s *Server) collect() *collector {
 
 // contentBytes counts the bytes of the program's memory objects.
 func (s *Server) contentBytes() (n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, o := range s.objects {
-		if m, ok := o.(*mem); ok && m.root == m {
+	for _, m := range allOf[*mem](s) {
+		if m.root == m {
 			n += pages(m)
 		}
 	}
@@ -470,26 +468,21 @@ var errKept = errors.New("the state of the paused program is damaged")
 
 // readWorld reads the result of write, and checks it. The contents are mapped; the caller unmaps them.
 func readWorld(f *os.File) (w *world, contents []byte, err error) {
-	end, err := f.Seek(0, io.SeekEnd)
+	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, nil, err
 	}
-	var tail [tailBytes]byte
-	if _, err := f.ReadAt(tail[:], end-int64(len(tail))); err != nil {
-		return nil, nil, errKept
-	}
-	n := int64(binary.LittleEndian.Uint64(tail[4:]))
-	if n < 0 || n > end-int64(len(tail)) {
-		return nil, nil, errKept
-	}
-	text := make([]byte, n)
-	if _, err := f.ReadAt(text, end-int64(len(tail))-n); err != nil {
+	tail, text, end, err := lastOf(size, func(b []byte, off int64) error {
+		_, err := f.ReadAt(b, off)
+		return err
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	if w, err = decodeWorld(text, tail); err != nil {
 		return nil, nil, err
 	}
-	if w.End != end-int64(len(tail))-n {
+	if w.End != end {
 		return nil, nil, errKept
 	}
 	if w.End == 0 {

@@ -80,21 +80,23 @@ func (h *handler) createKernel(m *wire.Request) (*reply, error) {
 
 // newKernel makes a kernel on each device that the program is built for.
 func (p *program) newKernel(name string) (o *kernel, f function, err error) {
-	o = &kernel{program: p, name: name, on: make([]*gpustate.Kernel, len(p.on))}
-	o.free = o.releaseKernels
-	for i, built := range p.builds() {
-		if built == nil {
-			continue
+	builds := p.builds()
+	o = &kernel{program: p, name: name}
+	if err = o.make(len(builds), func(i int) (*gpustate.Kernel, error) {
+		if builds[i] == nil {
+			return nil, nil
 		}
-		if o.on[i], err = built.NewKernel(name); err != nil {
-			o.on[i] = nil
-			return nil, f, errors.Join(err, o.free())
-		}
-		if o.first() < i && o.on[i].Args() != o.count {
+		k, err := builds[i].NewKernel(name)
+		if err == nil && o.first() >= 0 && k.Args() != o.count {
 			err = coded(clInvalidKernelDef, "the builds for two devices give it different numbers of arguments")
-			return nil, f, errors.Join(err, o.free())
+			return nil, errors.Join(err, k.Release())
 		}
-		o.count = o.on[i].Args()
+		if err == nil {
+			o.count = k.Args()
+		}
+		return k, err
+	}); err != nil {
+		return nil, f, err
 	}
 	if o.first() < 0 {
 		return nil, f, coded(clInvalidExecutable, "the program is not built for any device")
@@ -105,14 +107,25 @@ func (p *program) newKernel(name string) (o *kernel, f function, err error) {
 	return o, f, nil
 }
 
+// make makes the kernel on each of the devices that create gives one for; after an error none is left.
+func (k *kernel) make(devices int, create func(i int) (*gpustate.Kernel, error)) error {
+	k.on = make([]*gpustate.Kernel, devices)
+	k.free = func() error {
+		return releaseAll(slices.DeleteFunc(slices.Clone(k.on), func(k *gpustate.Kernel) bool { return k == nil }))
+	}
+	for i := range k.on {
+		one, err := create(i)
+		if err != nil {
+			return errors.Join(err, k.free())
+		}
+		k.on[i] = one
+	}
+	return nil
+}
+
 // first returns the first device that has the kernel.
 func (k *kernel) first() int {
 	return slices.IndexFunc(k.on, func(one *gpustate.Kernel) bool { return one != nil })
-}
-
-// releaseKernels releases the kernel on each device.
-func (k *kernel) releaseKernels() error {
-	return releaseAll(slices.DeleteFunc(slices.Clone(k.on), func(k *gpustate.Kernel) bool { return k == nil }))
 }
 
 // cloneKernel makes a kernel with the arguments that another one has.
@@ -124,18 +137,15 @@ func (h *handler) cloneKernel(m *wire.Request) (*reply, error) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	o := &kernel{program: from.program, name: from.name, fixed: from.fixed, count: from.count,
-		on:   make([]*gpustate.Kernel, len(from.on)),
 		args: slices.Clone(from.args), refused: slices.Clone(from.refused)}
-	o.free = o.releaseKernels
-	var err error
-	for i, k := range from.on {
-		if k == nil {
-			continue
+	err := o.make(len(from.on), func(i int) (*gpustate.Kernel, error) {
+		if from.on[i] == nil {
+			return nil, nil
 		}
-		if o.on[i], err = k.Clone(); err != nil {
-			o.on[i] = nil
-			return failed(errors.Join(err, o.free()))
-		}
+		return from.on[i].Clone()
+	})
+	if err != nil {
+		return failed(err)
 	}
 	return done, h.enter(nil, id, o)
 }
@@ -318,7 +328,7 @@ func (h *handler) launch(m *wire.Request) (*reply, error) {
 		return nil, bad
 	}
 	if err != nil {
-		e.issue(nil, err)
+		e.issue(err)
 		return h.outcome(q, id, err)
 	}
 	return h.launchOf(q, k, w, &command{event: e, deps: deps})
@@ -364,7 +374,7 @@ func (h *handler) launchOf(q *queue, k *kernel, w workItems, c *command) (*reply
 	err := errors.Join(k.refused...)
 	k.mu.Unlock()
 	if err != nil {
-		c.event.issue(nil, err)
+		c.event.issue(err)
 		return h.outcome(q, c.event.id, err)
 	}
 	c.uses = k.uses(args)

@@ -100,7 +100,7 @@ func TestLaunchEvent(t *testing.T) {
 		if got := codeOf(s.wait(e)); got != want {
 			t.Errorf("event %d: %d, want %d", id, got, want)
 		}
-		if e.issue(nil, nil) {
+		if e.issue(nil) {
 			t.Errorf("event %d is issued twice", id)
 		}
 	}

@@ -191,7 +191,7 @@ func (c *command) issue(q *queue) error {
 		} else {
 			err = coded(clWaitListFailure, fmt.Sprintf("a command that it waits for failed: %v", err))
 		}
-		c.event.issue(nil, err)
+		c.event.issue(err)
 		return nil // the command was taken; its event has the error
 	}
 	var held time.Duration

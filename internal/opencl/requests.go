@@ -171,7 +171,7 @@ func (h *handler) setUserEvent(m *wire.Request) (*reply, error) {
 	if status < 0 {
 		err = coded(status, fmt.Sprintf("a user event was set to %d", status))
 	}
-	if !e.issue(nil, err) {
+	if !e.issue(err) {
 		return failed(coded(clInvalidOperation, "the user event was set before"))
 	}
 	return done, nil

@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -152,6 +153,18 @@ func object[T any](s *Server, m *wire.Request, id uint64) T {
 
 // next returns the object whose number is next in a request.
 func next[T any](h *handler, m *wire.Request) T { return object[T](h.Server, m, m.U64()) }
+
+// allOf returns the program's objects of a kind, in the order of their numbers.
+func allOf[T any](s *Server) (list []T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(s.objects)) {
+		if o, ok := s.objects[id].(T); ok {
+			list = append(list, o)
+		}
+	}
+	return list
+}
 
 // numbered is an object with its number.
 type numbered struct {

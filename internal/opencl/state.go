@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"slices"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
@@ -78,16 +77,13 @@ func (h *handler) giveState(m *wire.Request) (*reply, error) {
 // completeAll completes all commands. One that waits for a user event which is not set would wait
 // for ever: the program stands in its call.
 func (h *handler) completeAll() error {
-	h.mu.Lock()
-	var queues []*queue
+	queues := allOf[*queue](h.Server)
 	var leaving []chan struct{}
-	for _, o := range h.objects {
-		if q, ok := o.(*queue); ok {
-			queues = append(queues, q)
-			leaving = append(leaving, q.left)
-		}
-	}
 	unset := false
+	h.mu.Lock()
+	for _, q := range queues {
+		leaving = append(leaving, q.left)
+	}
 	for _, e := range h.events {
 		unset = unset || e.dev == nil && !e.isIssued()
 	}
@@ -121,7 +117,7 @@ func (q *queue) keepsBack() bool {
 
 // takeState captures the devices that the program uses, one after the other. No command runs.
 func (h *handler) takeState() ([]byte, error) {
-	for _, m := range h.memory() {
+	for _, m := range allOf[*mem](h.Server) {
 		if err := m.makeCurrentOnAll(h.Server); err != nil {
 			return nil, err
 		}
@@ -172,23 +168,6 @@ func (h *handler) captureDevice(n int, b *bytes.Buffer, put func(any)) (err erro
 		}
 	}
 	return nil
-}
-
-// memory returns the program's memory objects, in the order of their numbers.
-func (s *Server) memory() (list []*mem) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var numbers []uint64
-	for n, o := range s.objects {
-		if _, ok := o.(*mem); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	for _, n := range numbers {
-		list = append(list, s.objects[n].(*mem))
-	}
-	return list
 }
 
 // saved is the state of one device in a state.
@@ -254,7 +233,7 @@ func (h *handler) restore(m *wire.Request) (*reply, error) {
 			return failed(err)
 		}
 	}
-	for _, m := range h.memory() { // each device has the bytes
+	for _, m := range allOf[*mem](h.Server) { // each device has the bytes
 		m.shared.mu.Lock()
 		m.shared.current, m.shared.writer = nil, nil
 		m.shared.mu.Unlock()

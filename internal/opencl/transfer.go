@@ -11,76 +11,79 @@ import (
 // errBulk: a request of the ring is followed by bytes, which only one of a connection may be.
 var errBulk = fmt.Errorf("%w: bytes behind a request of the ring", wire.ErrProtocol)
 
-// shared carries out a transfer whose bytes lie in shared memory; false: they do not.
-func (h *handler) shared(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event, p place) (*reply,
-	bool,
-	error) {
-	switch {
-	case m.Bad() || flags&(wire.InArea|wire.InSlots) == 0 && h.conn != nil:
-		return nil, false, nil
-	case flags&wire.InArea != 0 && m.Bulk == 0:
-		r, err := h.direct(m, write, flags, q, e, deps, p)
-		return r, true, err
-	case flags&wire.InSlots != 0 && m.Bulk == 0:
-		r, err := h.throughSlots(m, write, flags, q, e, deps, p)
-		return r, true, err
-	}
-	return nil, true, errBulk
+// transfer is a READ or a WRITE.
+type transfer struct {
+	queue *queue
+	event *event
+	deps  []*event
+	flags uint32
+	place place
+	write bool
 }
 
-func (h *handler) read(m *wire.Request) (*reply, error) {
-	q, e, deps, flags := h.command(m)
-	p := h.place(m)
-	if r, shared, err := h.shared(m, false, flags, q, e, deps, p); shared {
-		return r, err
+func (h *handler) read(m *wire.Request) (*reply, error)  { return h.transfer(m, false) }
+func (h *handler) write(m *wire.Request) (*reply, error) { return h.transfer(m, true) }
+
+// transfer carries out a READ or a WRITE, whose bytes lie in an area, pass through slots, or follow the request.
+func (h *handler) transfer(m *wire.Request, write bool) (*reply, error) {
+	t := &transfer{write: write}
+	t.queue, t.event, t.deps, t.flags = h.command(m)
+	t.place = h.place(m)
+	switch inArea, inSlots := t.flags&wire.InArea != 0, t.flags&wire.InSlots != 0; {
+	case m.Bad():
+		return nil, m.End()
+	case !inArea && !inSlots && h.conn != nil:
+		return h.throughConnection(m, t)
+	case inArea && m.Bulk == 0:
+		return h.direct(m, t)
+	case inSlots && m.Bulk == 0:
+		return h.throughSlots(m, t)
 	}
+	return nil, errBulk
+}
+
+// command makes a command of a transfer.
+func (t *transfer) command(run func(after []*gpustate.Event) ([]*gpustate.Event, error)) *command {
+	c := &command{event: t.event, deps: t.deps, run: run}
+	c.holding(use{t.place.m, t.write})
+	return c
+}
+
+// throughConnection carries out a transfer whose bytes follow the request, or the reply.
+func (h *handler) throughConnection(m *wire.Request, t *transfer) (*reply, error) {
+	m.Check(!t.write || m.Bulk == uint64(t.place.bytes()), "the bytes of a write")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	b := make([]byte, p.bytes())
-	c := &command{event: e, deps: deps}
-	c.holding(use{m: p.m})
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q, b, false, after)) }
-	if err := q.enqueue(c); err != nil {
+	var b []byte
+	if t.write {
+		var err error
+		if b, err = h.bulk(m.Bulk); err != nil {
+			return nil, err
+		}
+	} else {
+		b = make([]byte, t.place.bytes())
+	}
+	c := t.command(func(after []*gpustate.Event) ([]*gpustate.Event, error) {
+		return parts(t.place.move(t.queue, b, t.write, after))
+	})
+	if err := t.queue.enqueue(c); err != nil {
 		return failed(err)
 	}
-	if flags&wire.Blocking == 0 {
-		h.deliver(&delivery{event: e, bytes: b})
+	switch {
+	case t.flags&wire.Blocking == 0 && !t.write:
+		h.deliver(&delivery{event: t.event, bytes: b})
 		return done, nil
+	case t.flags&wire.Blocking == 0:
+		return done, nil
+	case t.write:
+		return h.whenComplete(t.event), nil
 	}
 	return &reply{deliver: true, wait: func(r *reply) {
-		if err := h.wait(e); err != nil {
-			r.status = codeOf(err)
-			return
+		if r.status = codeOf(h.wait(t.event)); r.status == clSuccess {
+			r.bulk = b
 		}
-		r.bulk = b
 	}}, nil
-}
-
-func (h *handler) write(m *wire.Request) (*reply, error) {
-	q, e, deps, flags := h.command(m)
-	p := h.place(m)
-	if r, shared, err := h.shared(m, true, flags, q, e, deps, p); shared {
-		return r, err
-	}
-	m.Check(m.Bad() || m.Bulk == uint64(p.bytes()), "the bytes of a write")
-	if err := m.End(); err != nil {
-		return nil, err
-	}
-	b, err := h.bulk(m.Bulk)
-	if err != nil {
-		return nil, err
-	}
-	c := &command{event: e, deps: deps}
-	c.holding(use{p.m, true})
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) { return parts(p.move(q, b, true, after)) }
-	if err := q.enqueue(c); err != nil {
-		return failed(err)
-	}
-	if flags&wire.Blocking == 0 {
-		return done, nil
-	}
-	return h.whenComplete(e), nil
 }
 
 func (h *handler) copy(m *wire.Request) (*reply, error) {
@@ -256,34 +259,31 @@ func (p *place) moveDirect(q *queue, b host, write bool, after []*gpustate.Event
 	return q.q.ReadRectAsync(p.m.bufs[q.at], p.layout(), p.box(), b.area.bytes, at, after...)
 }
 
-// direct carries out a READ or WRITE between an object and an area.
-func (h *handler) direct(m *wire.Request, write bool, flags uint32, q *queue, e *event, deps []*event,
-	p place) (*reply, error) {
-	b := h.host(m, &p)
-	m.Check(flags&wire.Deliver == 0 || flags&wire.Blocking == 0 && e.id != 0, "flags of a transfer")
+// direct carries out a transfer between an object and an area.
+func (h *handler) direct(m *wire.Request, t *transfer) (*reply, error) {
+	b := h.host(m, &t.place)
+	m.Check(t.flags&wire.Deliver == 0 || t.flags&wire.Blocking == 0 && t.event.id != 0, "flags of a transfer")
 	if err := m.End(); err != nil {
 		return nil, err
 	}
-	c := &command{event: e, deps: deps}
-	c.holding(use{p.m, write})
-	c.run = func(after []*gpustate.Event) ([]*gpustate.Event, error) {
-		return parts(p.moveDirect(q, b, write, after))
-	}
-	b.area.use(e)
-	err := q.enqueue(c)
-	if flags&wire.Deliver != 0 && (err == nil || h.unasked) {
-		h.deliver(&delivery{event: e})
+	c := t.command(func(after []*gpustate.Event) ([]*gpustate.Event, error) {
+		return parts(t.place.moveDirect(t.queue, b, t.write, after))
+	})
+	b.area.use(t.event)
+	err := t.queue.enqueue(c)
+	if t.flags&wire.Deliver != 0 && (err == nil || h.unasked) {
+		h.deliver(&delivery{event: t.event})
 	}
 	if err != nil {
-		if h.unasked && flags&wire.NoEvent != 0 {
-			q.fail(err)
+		if h.unasked && t.flags&wire.NoEvent != 0 {
+			t.queue.fail(err)
 		}
-		return h.outcome(q, e.id, err)
+		return h.outcome(t.queue, t.event.id, err)
 	}
-	if flags&wire.Blocking == 0 {
+	if t.flags&wire.Blocking == 0 {
 		return done, nil
 	}
-	return h.whenComplete(e), nil
+	return h.whenComplete(t.event), nil
 }
 
 // whenComplete returns the reply of a call that waits for its command.
