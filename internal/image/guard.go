@@ -240,7 +240,7 @@ func wakeThen(in *os.File, cuda []int, gpu string) (err error) {
 func killChildren(which func(pid int) bool) {
 	// In the first look CRIU may end after what it has made was looked at, as a child of CRIU.
 	for quiet := 0; quiet < 2; quiet++ {
-		for _, pid := range pause.Children(os.Getpid()) {
+		for _, pid := range child.Children(os.Getpid()) {
 			if which(pid) {
 				quiet = -1
 				_ = syscall.Kill(pid, syscall.SIGKILL)

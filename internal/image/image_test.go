@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
-	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"golang.org/x/sys/unix"
 )
@@ -443,7 +442,7 @@ func TestEnd(t *testing.T) {
 	}
 	var children []int
 	for len(children) == 0 {
-		children = pause.Children(c.Process.Pid)
+		children = child.Children(c.Process.Pid)
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- c.Wait() }()

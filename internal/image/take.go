@@ -263,7 +263,7 @@ func settled(pid int) (tree, served, cuda []int, err error) {
 		if served, cuda, err = Programs(pid); err != nil {
 			return nil, nil, nil, err
 		}
-		tree = pause.Tree(pid)
+		tree = child.Tree(pid)
 		lone, err := connected(tree, served)
 		if lone == 0 || err != nil {
 			return tree, served, cuda, err
@@ -496,7 +496,7 @@ func (f *family) goOn() (err error) {
 func (f *family) end() (err error) {
 	for more := true; more; {
 		err = f.signal(unix.SIGSTOP)
-		tree := pause.Tree(f.tree[0])
+		tree := child.Tree(f.tree[0])
 		there := unix.PidfdSendSignal(f.fds[0], 0, nil, 0) == nil // else the number may be another process's
 		more = false
 		for _, pid := range tree {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +25,7 @@ func FindAt(prefix string, none error, pids []int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	parents := parents()
+	parents := child.ParentsNow()
 	var found []int
 	for _, pid := range pids {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
@@ -34,7 +33,7 @@ func FindAt(prefix string, none error, pids []int) ([]int, error) {
 		}
 		n := len(found)
 		for _, d := range doors {
-			if below(parents, d, pid) {
+			if parents.Below(d, pid) {
 				found = append(found, d)
 			}
 		}
@@ -84,59 +83,10 @@ func listening(prefix string) ([]int, error) {
 		}
 	}
 	if len(names) > 0 {
-		for pid := range parents() {
+		for pid := range child.ParentsNow() {
 			note(pid)
 		}
 	}
 	slices.Sort(pids)
 	return pids, nil
-}
-
-// parents returns the parents of all processes.
-func parents() map[int]int {
-	of := map[int]int{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
-	for _, path := range stats {
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // a number
-		if p, err := child.Look(pid); err == nil {                // else it has ended
-			of[pid] = p.Parent
-		}
-	}
-	return of
-}
-
-// Children returns the processes that any thread of a process has started, and that have not been collected.
-func Children(pid int) (list []int) {
-	for child, parent := range parents() {
-		if parent == pid {
-			list = append(list, child)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// Tree is a process and all that it has started, itself first.
-func Tree(pid int) []int {
-	parents := parents()
-	var list []int
-	for p := range parents {
-		if p != pid && below(parents, p, pid) {
-			list = append(list, p)
-		}
-	}
-	slices.Sort(list)
-	return append([]int{pid}, list...)
-}
-
-func below(parents map[int]int, pid, top int) bool {
-	for range len(parents) + 1 {
-		if pid == top {
-			return true
-		}
-		if pid = parents[pid]; pid == 0 {
-			return false
-		}
-	}
-	return false
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // TestChildren: a process that another thread than the main one has started is found, until it is collected. When it
@@ -24,7 +26,7 @@ func TestChildren(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if got := Children(os.Getpid()); !slices.Contains(got, c.Process.Pid) {
+	if got := child.Children(os.Getpid()); !slices.Contains(got, c.Process.Pid) {
 		t.Errorf("got %v, want %d among them", got, c.Process.Pid)
 	}
 	if err := in.Close(); err != nil {
@@ -39,7 +41,7 @@ func TestChildren(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if got := Children(os.Getpid()); slices.Contains(got, c.Process.Pid) {
+	if got := child.Children(os.Getpid()); slices.Contains(got, c.Process.Pid) {
 		t.Errorf("got %v: %d is collected", got, c.Process.Pid)
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/daly"
 	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/job"
-	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 	"github.com/holdfast-hpc/holdfast/storage"
 	"golang.org/x/sys/unix"
@@ -263,7 +262,7 @@ func (m *images) learn() {
 		return
 	}
 	opened := map[int]int{}
-	for _, pid := range pause.Tree(m.pid) {
+	for _, pid := range child.Tree(m.pid) {
 		if _, known := m.family[pid]; known {
 			continue
 		}
@@ -271,7 +270,7 @@ func (m *images) learn() {
 			opened[pid] = process
 		}
 	}
-	tree := pause.Tree(m.pid) // a number that is still there was not another process's
+	tree := child.Tree(m.pid) // a number that is still there was not another process's
 	alive := unix.PidfdSendSignal(first, 0, nil, 0) == nil
 	for pid, process := range opened {
 		if alive && slices.Contains(tree, pid) {

@@ -112,9 +112,9 @@ func (r *Running) Fail(err error) error {
 // PIDs returns the processes of the job's ranks, in no order.
 func (r *Running) PIDs() []int {
 	var pids []int
-	for _, p := range descendants(r.cmd.Process.Pid) {
-		if p.args[0] == r.Program {
-			pids = append(pids, p.pid)
+	for _, pid := range descendants(r.cmd.Process.Pid) {
+		if arguments(pid)[0] == r.Program {
+			pids = append(pids, pid)
 		}
 	}
 	return pids
@@ -124,13 +124,14 @@ func (r *Running) PIDs() []int {
 // place of the process's -local directory.
 func (r *Running) RankPIDs() ([]int, error) {
 	pids := make([]int, len(r.Locals))
-	for _, p := range descendants(r.cmd.Process.Pid) {
-		if filepath.Base(p.args[0]) != filepath.Base(r.Program) {
+	for _, pid := range descendants(r.cmd.Process.Pid) {
+		args := arguments(pid)
+		if filepath.Base(args[0]) != filepath.Base(r.Program) {
 			continue
 		}
 		for rank, local := range r.Locals {
-			if strings.Contains(strings.Join(p.args, " ")+" ", " -local "+local+" ") {
-				pids[rank] = p.pid
+			if strings.Contains(strings.Join(args, " ")+" ", " -local "+local+" ") {
+				pids[rank] = pid
 			}
 		}
 	}

@@ -3,31 +3,18 @@ package launch
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-func TestParseStat(t *testing.T) {
-	p, err := parseStat("12 (a (b) c) Z 7 12 12 0\n")
-	if err != nil || p.pid != 12 || p.parent != 7 || !p.zombie {
-		t.Errorf("got %+v, %v, want pid 12, parent 7, a zombie", p, err)
-	}
-	for _, bad := range []string{"", "12", "x (a) S 1", "12 (a)", ") 12 (", "12 (a) S y"} {
-		if _, err := parseStat(bad); err == nil {
-			t.Errorf("%q: got no error", bad)
-		}
-	}
-}
-
 // TestDescendants finds this test below its parent.
 func TestDescendants(t *testing.T) {
-	for _, p := range descendants(os.Getppid()) {
-		if p.pid == os.Getpid() {
-			if p.args[0] != os.Args[0] {
-				t.Errorf("got arguments %q, want %q first", p.args, os.Args[0])
-			}
-			return
+	if slices.Contains(descendants(os.Getppid()), os.Getpid()) {
+		if args := arguments(os.Getpid()); args[0] != os.Args[0] {
+			t.Errorf("got arguments %q, want %q first", args, os.Args[0])
 		}
+		return
 	}
 	t.Errorf("did not find process %d below %d", os.Getpid(), os.Getppid())
 }

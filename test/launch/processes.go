@@ -3,13 +3,13 @@ package launch
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-hpc/holdfast/internal/child"
 )
 
 // Adopt makes this process the parent of every orphan among its descendants, so
@@ -21,68 +21,18 @@ func Adopt() error {
 	return nil
 }
 
-// A process is one entry of /proc.
-type process struct {
-	pid, parent int
-	zombie      bool
-	args        []string
+// descendants returns the living processes below pid.
+func descendants(pid int) []int {
+	return slices.DeleteFunc(child.Tree(pid)[1:], func(pid int) bool {
+		p, err := child.Look(pid)
+		return err != nil || p.Ended
+	})
 }
 
-// descendants returns the living processes below pid, parents first.
-func descendants(pid int) []process {
-	all := processes()
-	var found []process
-	below := []int{pid}
-	for len(below) > 0 {
-		parent := below[0]
-		below = below[1:]
-		for _, p := range all {
-			if p.parent == parent && !p.zombie {
-				found = append(found, p)
-				below = append(below, p.pid)
-			}
-		}
-	}
-	return found
-}
-
-// processes reads /proc. What ends while it is read is left out.
-func processes() []process {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	var all []process
-	for _, name := range stats {
-		stat, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		p, err := parseStat(string(stat))
-		if err != nil {
-			continue
-		}
-		args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
-		p.args = strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00")
-		all = append(all, p)
-	}
-	return all
-}
-
-// parseStat reads pid, state and parent from a line of /proc/PID/stat. The name
-// of the program, in parentheses, may itself hold spaces and parentheses.
-func parseStat(line string) (process, error) {
-	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
-	if open < 1 || end < open {
-		return process{}, fmt.Errorf("no name in %q", line)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line[:open]))
-	if err != nil {
-		return process{}, err
-	}
-	fields := strings.Fields(line[end+1:])
-	if len(fields) < 2 {
-		return process{}, fmt.Errorf("no parent in %q", line)
-	}
-	parent, err := strconv.Atoi(fields[1])
-	return process{pid: pid, parent: parent, zombie: fields[0] == "Z"}, err
+// arguments returns the command line of a process, and an empty program for one that has ended.
+func arguments(pid int) []string {
+	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00")
 }
 
 // EndAll kills the processes below this one until none is left.
@@ -100,7 +50,7 @@ func endBelow(pid int) {
 			return
 		}
 		for _, p := range slices.Backward(left) {
-			_ = unix.Kill(p.pid, unix.SIGKILL) // it may have ended by itself
+			_ = unix.Kill(p, unix.SIGKILL) // it may have ended by itself
 		}
 		if tries > 0 {
 			<-time.After(10 * time.Millisecond) // for the kernel to end them

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/image"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
@@ -117,7 +118,7 @@ func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) erro
 		return err
 	}
 	all := append(served, cuda...)
-	if strings.HasPrefix(pause.ProgramOf(pid), "holdfast") && len(all) == 1 && len(pause.Children(all[0])) == 0 {
+	if strings.HasPrefix(pause.ProgramOf(pid), "holdfast") && len(all) == 1 && len(child.Children(all[0])) == 0 {
 		pid = all[0] // of holdfast run
 	}
 	o.take.Dir = o.dir
