@@ -13,6 +13,8 @@ type all struct {
 	i       int64
 	n, few  int
 	yes     bool
+	four    int32
+	eight   uint64
 	s       string
 	b, same []byte
 	list    []string
@@ -25,6 +27,8 @@ func (a *all) fields(f *Fields) {
 	Size(f, &a.n)
 	Small(f, &a.few, 9)
 	f.Bool(&a.yes)
+	Fixed(f, &a.four)
+	Fixed(f, &a.eight)
 	f.Str(&a.s)
 	f.Bytes(&a.b)
 	f.Alias(&a.same)
@@ -34,7 +38,7 @@ func (a *all) fields(f *Fields) {
 
 // TestFields checks that what is written is read, and that bytes that end too early or go on are malformed.
 func TestFields(t *testing.T) {
-	in := all{1 << 63, -1 << 63, 300, 9, true, "text", []byte{0, 1}, []byte("same"), []string{"", "two"}, 7}
+	in := all{1 << 63, -1 << 63, 300, 9, true, -2, 3, "text", []byte{0, 1}, []byte("same"), []string{"", "two"}, 7}
 	b := Encode(in.fields)
 	var out all
 	if err := Decode(b, out.fields); err != nil || !bytes.Equal(Encode(out.fields), b) || out.u != in.u ||

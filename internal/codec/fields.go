@@ -1,5 +1,10 @@
 package codec
 
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
 // Fields passes over the fields of a message or record in their order and writes them
 // to W, or reads them from R: one list of fields serves both ways.
 type Fields struct {
@@ -100,6 +105,18 @@ func Size[T ~int | ~int64 | ~uint32](f *Fields, list ...*T) {
 			*v = T(f.R.Size())
 		} else {
 			f.W.Int(int64(*v))
+		}
+	}
+}
+
+// Fixed passes numbers of as many little-endian bytes as their type has.
+func Fixed[T ~int32 | ~uint32 | ~int64 | ~uint64](f *Fields, list ...*T) {
+	for _, v := range list {
+		n := int(unsafe.Sizeof(*v))
+		if f.Reading {
+			*v = T(f.R.Fixed(n))
+		} else {
+			f.W.B = append(f.W.B, binary.LittleEndian.AppendUint64(nil, uint64(*v))[:n]...)
 		}
 	}
 }

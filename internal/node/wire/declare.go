@@ -1,5 +1,7 @@
 package wire
 
+import "github.com/holdfast-hpc/holdfast/internal/codec"
+
 // Axis describes a box along one dimension of a global array: Count indices from Start on, in runs of Block indices
 // whose beginnings are Stride apart. The last run may be shorter. A single run has Block and Stride 0.
 type Axis struct{ Start, Count, Block, Stride int64 }
@@ -19,36 +21,42 @@ func (a *Axis) valid() bool {
 	return a.Block > 0 && a.Block < a.Count && a.Stride > a.Block && a.Stride <= MaxElems/((a.Count-1)/a.Block)
 }
 
-// declare takes the body of a DECLARE apart.
-func (d *fields) declare(m *Message) {
-	m.Array, m.Elem, m.Kind, m.Flags, m.Count = d.u32(), d.u32(), d.u32(), d.u32(), d.u64()
-	dims, boxes := d.u32(), d.u32()
-	m.Text = d.text()
-	d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= DeclareMore && m.Text != "")
+// declared passes over the body of a DECLARE.
+func (m *Message) declared(f *codec.Fields) {
+	dims, boxes := uint32(len(m.Dims)), uint32(len(m.Boxes))
+	codec.Fixed(f, &m.Array, &m.Elem, &m.Kind, &m.Flags)
+	codec.Fixed(f, &m.Count)
+	codec.Fixed(f, &dims, &boxes)
+	text(f, &m.Text, NameBytes)
+	f.Check(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= DeclareMore && m.Text != "", "array")
 	switch m.Kind {
 	case KindDivided:
-		d.want(dims >= 1 && dims <= MaxDims && m.Count == 0)
+		f.Check(dims >= 1 && dims <= MaxDims && m.Count == 0, "dimensions")
 	case KindReplicated:
-		d.want(dims == 0 && boxes == 0 && m.Flags == 0)
-		d.want(!d.bad && m.Count <= MostBytes/uint64(ElemBytes(m.Elem)))
+		f.Check(dims == 0 && boxes == 0 && m.Flags == 0 && m.Count <= mostElems(m.Elem), "length")
 	default:
-		d.bad = true
+		f.Check(false, "kind")
 	}
-	d.want(!d.bad && uint64(len(d.b)) == 8*uint64(dims)+uint64(boxes)*uint64(dims)*axisBytes)
-	if d.bad {
-		return
-	}
-	for range dims {
-		n := int64(d.u64())
-		d.want(n >= 0 && n <= MaxElems)
-		m.Dims = append(m.Dims, n)
-	}
-	for range boxes {
-		box := make(Box, dims)
-		for i := range box {
-			box[i] = Axis{int64(d.u64()), int64(d.u64()), int64(d.u64()), int64(d.u64())}
-			d.want(box[i].valid())
+	if f.Reading {
+		f.Check(uint64(len(f.R.B)) == 8*uint64(dims)+uint64(boxes)*uint64(dims)*axisBytes, "boxes")
+		if f.R.Err != nil {
+			return
 		}
-		m.Boxes = append(m.Boxes, box)
+		m.Dims = append(m.Dims, make([]int64, dims)...)
+		m.Boxes = append(m.Boxes, make([]Box, boxes)...)
+	}
+	for i := range m.Dims {
+		codec.Fixed(f, &m.Dims[i])
+		f.Check(m.Dims[i] >= 0 && m.Dims[i] <= MaxElems, "dimension")
+	}
+	for i := range m.Boxes {
+		if f.Reading {
+			m.Boxes[i] = make(Box, dims)
+		}
+		for k := range m.Boxes[i] {
+			a := &m.Boxes[i][k]
+			codec.Fixed(f, &a.Start, &a.Count, &a.Block, &a.Stride)
+			f.Check(a.valid(), "axis")
+		}
 	}
 }

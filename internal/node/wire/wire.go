@@ -3,11 +3,11 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // Numbers of the protocol, as docs/internals/NODE.md has them.
@@ -133,7 +133,7 @@ const (
 )
 
 // ErrMalformed marks bytes that are no message of this protocol.
-var ErrMalformed = errors.New("malformed message")
+var ErrMalformed = codec.ErrMalformed
 
 // Message has the fields of a client's message. Fields that its type does not have are zero.
 type Message struct {
@@ -173,99 +173,121 @@ func Decode(b []byte) (m Message, err error) {
 	if n := le.Uint32(b[8:]); int64(n) != int64(len(b)) || le.Uint32(b[12:]) != 0 {
 		return m, fmt.Errorf("%w: length %d in a datagram of %d bytes", ErrMalformed, n, len(b))
 	}
-	d := fields{b: b[HeaderBytes:]}
-	switch m.Type {
-	case TypeHello:
-		m.Rank, m.Size, m.Flags, m.Text = int32(d.u32()), int32(d.u32()), d.u32(), d.text()
-		m.Supervisor, m.Step = d.value(ValueBytes), d.text()
-		d.want(m.Size >= 1 && m.Size <= MostRanks && m.Rank >= 0 && m.Rank < m.Size)
-	case TypeProtect:
-		m.Array, m.Elem, m.Count, m.Flags, m.Text = d.u32(), d.u32(), d.u64(), d.u32(), d.text()
-		m.Flags, m.Item = m.Flags&(1<<ProtectItem-1), m.Flags>>ProtectItem
-		d.want(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= ProtectAnySize && m.Text != "")
-		d.want(!d.bad && m.Count <= MostBytes/uint64(ElemBytes(m.Elem)) && m.Item != 1)
-		d.want(!d.bad && m.Count%uint64(max(m.Item, 1)) == 0)
-	case TypeDeclare:
-		d.declare(&m)
-	case TypeUnprotect:
-		m.Array = d.u32()
-		d.want(m.Array < MostArrays && d.u32() == 0)
-	case TypePoint:
-		m.Count = d.u64()
-	case TypeCheckpoint:
-		again := d.u32()
-		m.Again = again == 1
-		d.want(again <= 1 && d.u32() == 0)
-	case TypeWait, TypeHeld:
-		m.Flags, m.Text = d.u32(), d.text()
-		d.want(m.Flags <= WaitLook && (m.Type == TypeWait || m.Flags == 0))
-	case TypeSave, TypeFind, TypeBegin:
-		m.Version, m.Keep = int64(d.u64()), d.u32()
-		n := d.u32()
-		m.Text = d.text()
-		m.Picked, m.All = d.picked(n)
-		d.want(ValidName(m.Text) && (m.Version >= 0 || m.Type != TypeBegin) && (m.All || m.Type == TypeSave))
-	case TypeRecover:
-		n := d.u32()
-		d.want(d.u32() == 0)
-		m.Picked, m.All = d.picked(n)
-	case TypeSignal:
-		m.Signal = int32(d.u32())
-		d.want(m.Signal > 0 && m.Signal <= 64 && d.u32() == 0)
-	case TypeExchanged, TypeCopied, TypeArrived:
-		m.Code, m.Flags = int32(d.u32()), d.u32()
-		if m.Type == TypeCopied && m.Code != 0 {
-			m.Flags, m.Array = m.Flags&CopiedLater, m.Flags>>1
-		}
-		d.want(m.Array <= MostArrays && (m.Flags == 0 || m.Type == TypeCopied && m.Flags == CopiedLater && m.Code == 0))
-	case TypeMailed:
-		m.Count, m.Text = d.u64(), d.value(ValueBytes)
-	case TypeRestore, TypeFinalize, TypeEnd:
-	default:
-		return m, fmt.Errorf("%w: type %d is not for clients to send", ErrMalformed, m.Type)
-	}
-	if d.bad || len(d.b) > 0 {
-		return m, fmt.Errorf("%w: type %d of %d bytes", ErrMalformed, m.Type, len(b))
+	if err := codec.Decode(b[HeaderBytes:], m.Fields); err != nil {
+		return m, fmt.Errorf("type %d of %d bytes: %w", m.Type, len(b), err)
 	}
 	return m, nil
 }
 
-// fields takes a body apart.
-type fields struct {
-	b   []byte
-	bad bool
+// Fields passes over the body of the message.
+func (m *Message) Fields(f *codec.Fields) {
+	switch m.Type {
+	case TypeHello:
+		codec.Fixed(f, &m.Rank, &m.Size)
+		codec.Fixed(f, &m.Flags)
+		text(f, &m.Text, NameBytes)
+		text(f, &m.Supervisor, ValueBytes)
+		text(f, &m.Step, NameBytes)
+		f.Check(m.Size >= 1 && m.Size <= MostRanks && m.Rank >= 0 && m.Rank < m.Size, "rank")
+	case TypeProtect:
+		flags := m.Flags | m.Item<<ProtectItem
+		codec.Fixed(f, &m.Array, &m.Elem)
+		codec.Fixed(f, &m.Count)
+		codec.Fixed(f, &flags)
+		text(f, &m.Text, NameBytes)
+		m.Flags, m.Item = flags&(1<<ProtectItem-1), flags>>ProtectItem
+		f.Check(m.Array < MostArrays && ElemBytes(m.Elem) > 0 && m.Flags <= ProtectAnySize && m.Text != "", "array")
+		f.Check(m.Count <= mostElems(m.Elem) && m.Item != 1 && m.Count%uint64(max(m.Item, 1)) == 0, "length")
+	case TypeDeclare:
+		m.declared(f)
+	case TypeUnprotect:
+		codec.Fixed(f, &m.Array)
+		f.Check(m.Array < MostArrays, "array")
+		reserved(f)
+	case TypePoint:
+		codec.Fixed(f, &m.Count)
+	case TypeCheckpoint:
+		again := uint32(0)
+		if m.Again {
+			again = 1
+		}
+		codec.Fixed(f, &again)
+		f.Check(again <= 1, "not a boolean")
+		m.Again = again == 1
+		reserved(f)
+	case TypeWait, TypeHeld:
+		codec.Fixed(f, &m.Flags)
+		text(f, &m.Text, NameBytes)
+		f.Check(m.Flags <= WaitLook && (m.Type == TypeWait || m.Flags == 0), "flags")
+	case TypeSave, TypeFind, TypeBegin:
+		n := m.howMany()
+		codec.Fixed(f, &m.Version)
+		codec.Fixed(f, &m.Keep, &n)
+		text(f, &m.Text, NameBytes)
+		m.picked(f, n)
+		f.Check(ValidName(m.Text) && (m.Version >= 0 || m.Type != TypeBegin) && (m.All || m.Type == TypeSave),
+			"checkpoint")
+	case TypeRecover:
+		n := m.howMany()
+		codec.Fixed(f, &n)
+		reserved(f)
+		m.picked(f, n)
+	case TypeSignal:
+		codec.Fixed(f, &m.Signal)
+		f.Check(m.Signal > 0 && m.Signal <= 64, "signal")
+		reserved(f)
+	case TypeExchanged, TypeCopied, TypeArrived:
+		word := m.Flags | m.Array<<1
+		codec.Fixed(f, &m.Code)
+		codec.Fixed(f, &word)
+		m.Flags, m.Array = word, 0
+		if m.Type == TypeCopied && m.Code != 0 {
+			m.Flags, m.Array = word&CopiedLater, word>>1
+		}
+		later := m.Type == TypeCopied && m.Flags == CopiedLater && m.Code == 0
+		f.Check(m.Array <= MostArrays && (m.Flags == 0 || later), "result")
+	case TypeMailed:
+		codec.Fixed(f, &m.Count)
+		text(f, &m.Text, ValueBytes)
+	case TypeRestore, TypeFinalize, TypeEnd:
+	default:
+		f.Check(false, "not for clients to send")
+	}
 }
 
-func (d *fields) want(ok bool) { d.bad = d.bad || !ok }
+// mostElems returns how many elements of a known type an array can have.
+func mostElems(elem uint32) uint64 { return MostBytes / uint64(max(ElemBytes(elem), 1)) }
 
-func (d *fields) take(n int) []byte {
-	if n > len(d.b) {
-		d.bad, d.b = true, nil
-		return make([]byte, 8)
-	}
-	v := d.b[:n]
-	d.b = d.b[n:]
-	return v
+// reserved passes a number that is zero.
+func reserved(f *codec.Fields) {
+	var zero uint32
+	codec.Fixed(f, &zero)
+	f.Check(zero == 0, "a reserved number")
 }
 
-func (d *fields) u32() uint32 { return binary.LittleEndian.Uint32(d.take(4)) }
-func (d *fields) u64() uint64 { return binary.LittleEndian.Uint64(d.take(8)) }
+// howMany is the number of the arrays that are picked.
+func (m *Message) howMany() uint32 {
+	if m.All {
+		return All
+	}
+	return uint32(len(m.Picked))
+}
 
-// picked returns n numbers of arrays, or all.
-func (d *fields) picked(n uint32) (ids []uint32, all bool) {
-	if n == All {
-		return nil, true
+// picked passes n numbers of arrays, or none for all.
+func (m *Message) picked(f *codec.Fields, n uint32) {
+	if m.All = n == All; m.All {
+		return
 	}
-	if d.bad || n > MostPicked || int(n)*4 > len(d.b) {
-		d.bad = true
-		return nil, false
+	if f.Reading {
+		if f.Check(n <= MostPicked && int(n)*4 <= len(f.R.B), "too many arrays"); f.R.Err != nil {
+			return
+		}
+		m.Picked = append(m.Picked, make([]uint32, n)...)
 	}
-	for range n {
-		id := d.u32()
-		d.want(id < MostArrays)
-		ids = append(ids, id)
+	for i := range m.Picked {
+		codec.Fixed(f, &m.Picked[i])
+		f.Check(m.Picked[i] < MostArrays, "array")
 	}
-	return ids, false
 }
 
 // ValidName reports whether checkpoints can have the name: it becomes part of a path.
@@ -278,30 +300,26 @@ func ValidName(name string) bool {
 	return name != "" && len(name) <= NameBytes
 }
 
-// text returns a length and the bytes, at most NameBytes.
-func (d *fields) text() string { return d.value(NameBytes) }
-
-func (d *fields) value(most uint32) string {
-	n := d.u32()
-	if d.bad || n > most || int(n) > len(d.b) {
-		d.bad = true
-		return ""
+// text passes a length and as many bytes, none of them zero.
+func text(f *codec.Fields, s *string, most uint32) {
+	n := uint32(len(*s))
+	codec.Fixed(f, &n)
+	if !f.Reading {
+		f.W.B = append(f.W.B, *s...)
+		return
 	}
-	s := d.take(int(n))
-	d.want(bytes.IndexByte(s, 0) < 0)
-	return string(s)
+	if f.Check(n <= most, "text too long"); f.R.Err == nil {
+		*s = string(f.R.Take(int(n)))
+	}
+	f.Check(strings.IndexByte(*s, 0) < 0, "text with a zero")
 }
 
-// begin begins a message to a client.
-func begin(t Type) []byte {
+// Bytes returns a message: a header, and the body.
+func Bytes(t Type, body []byte) []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint16(le.AppendUint16(le.AppendUint32(nil, Magic), Version), uint16(t))
-	return le.AppendUint64(b, 0) // length, set at the end, and zero
-}
-
-func end(b []byte) []byte {
-	binary.LittleEndian.PutUint32(b[8:], uint32(len(b)))
-	return b
+	b = le.AppendUint32(le.AppendUint32(b, uint32(HeaderBytes+len(body))), 0)
+	return append(b, body...)
 }
 
 // elems are the types of elements: bytes of one, and how Go calls it.

@@ -3,10 +3,12 @@ package wire_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-hpc/holdfast/internal/node/fake"
@@ -53,9 +55,18 @@ var samples = []wire.Message{
 	{Type: wire.TypeMailed, Text: "no memory"},
 }
 
+// TestRoundTrip: the samples have the bytes of testdata, a line for each, which mean the same when they are read.
 func TestRoundTrip(t *testing.T) {
-	for _, m := range samples {
+	golden, err := os.ReadFile("testdata/messages.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(golden))
+	for i, m := range samples {
 		b := fake.Bytes(&m)
+		if text := hex.EncodeToString(b); text != lines[i] {
+			t.Errorf("%+v is %s, want %s", m, text, lines[i])
+		}
 		got, err := wire.Decode(b)
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("got %+v, %v, want %+v", got, err, m)
