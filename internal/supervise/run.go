@@ -56,10 +56,8 @@ type run struct {
 // it did not start. Signals to this process are for the program, as long as it runs.
 func Run(ctx context.Context, opt Options) (code int, err error) {
 	began := time.Now()
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signals := signalsToPass()
 	defer signal.Stop(signals)
-	// A signal is to be passed on, it does not end this command.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s, err := prepare(ctx, opt)
 	if err != nil {
@@ -96,6 +94,13 @@ func Run(ctx context.Context, opt Options) (code int, err error) {
 	s.cfg.Began, s.cfg.Announced, s.cfg.Watched = began, s.cmd.before != nil, r.requeuers != nil
 	r.machine = decide.New(s.cfg)
 	return r.drive(ctx, signals)
+}
+
+// signalsToPass takes the signals that are for the program: they do not end this command.
+func signalsToPass() chan os.Signal {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	return signals
 }
 
 // drive brings events to the machine until it ends the run.

@@ -41,14 +41,10 @@ type start struct {
 func (r *run) launch(ctx context.Context, a decide.Start) (line string, err error) {
 	r.log.begin(a.Number)
 	r.sup.SetStart(a.Number)
-	env := append(regcache.ForPrograms(os.Environ()), r.sup.Var(a.NodeLost, a.Continues))
-	env = append(env, r.vars(a)...)
-	args := r.line(a, env)
+	cmd := r.command(a, r.sup.Var(a.NodeLost, a.Continues))
 	r.pauses.begins(a.Nodes)
 	s := &start{run: r, ending: make(chan struct{}), caught: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Stdin, cmd.Env = r.opt.Stdout, r.opt.Stderr, os.Stdin, env
 	if r.cmd.kind == launchSrun {
 		failed := func(node, text string) {
 			s.hand(func() { r.post(s.ctx, decide.TaskFailed{Node: node, Text: text}) })
@@ -58,7 +54,7 @@ func (r *run) launch(ctx context.Context, a decide.Start) (line string, err erro
 	if r.images != nil {
 		s.proc, err = r.images.start(ctx, cmd, a)
 	} else if s.proc, err = child.Start(cmd); err != nil {
-		err = fmt.Errorf("start %s: %w", args[0], err)
+		err = fmt.Errorf("start %s: %w", cmd.Args[0], err)
 	}
 	if err != nil {
 		s.cancel()
@@ -74,7 +70,17 @@ func (r *run) launch(ctx context.Context, a decide.Start) (line string, err erro
 		s.hands.Go(s.watchChildren)
 	}
 	r.looks.Go(func() { s.wait(ctx) })
-	return strings.Join(args, " "), nil
+	return strings.Join(cmd.Args, " "), nil
+}
+
+// command returns the launcher of a start. finds is the variable by which the ranks find this command.
+func (r *run) command(a decide.Start, finds string) *exec.Cmd {
+	env := append(regcache.ForPrograms(os.Environ()), finds)
+	env = append(env, r.vars(a)...)
+	args := r.line(a, env)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Stdin, cmd.Env = r.opt.Stdout, r.opt.Stderr, os.Stdin, env
+	return cmd
 }
 
 // hand runs f beside the start; false when that is over.

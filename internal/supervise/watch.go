@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/preload"
-	"github.com/holdfast-hpc/holdfast/internal/regcache"
 	"github.com/holdfast-hpc/holdfast/internal/supervise/decide"
 )
 
@@ -28,8 +26,7 @@ import (
 // names deadlocks, and lists at the end the obstacles to a checkpoint. It returns the program's own exit code; an error
 // has the reason why it did not start. Signals to this process are for the program.
 func Watch(ctx context.Context, opt Options) (code int, err error) {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signals := signalsToPass()
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -85,19 +82,14 @@ func (w *watched) serve(ctx context.Context) (stop func()) {
 
 // start starts the program, looks at it, and returns how it ended.
 func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int, err error) {
-	a := decide.Start{Number: 1}
 	_, to, _ := strings.Cut(w.sup.Var(false, false), "=")
-	env := append(regcache.ForPrograms(os.Environ()), config.WatchVar+"="+to)
-	env = append(env, w.vars(a)...)
-	args := w.line(a, env)
+	cmd := w.command(decide.Start{Number: 1}, config.WatchVar+"="+to)
 	w.pauses.begins(w.cfg.Nodes)
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Stdin, cmd.Env = w.opt.Stdout, w.opt.Stderr, os.Stdin, env
 	proc, err := child.Start(cmd)
 	if err != nil {
-		return 0, fmt.Errorf("start %s: %w", args[0], err)
+		return 0, fmt.Errorf("start %s: %w", cmd.Args[0], err)
 	}
-	w.log.say("watching: %s", strings.Join(args, " "))
+	w.log.say("watching: %s", strings.Join(cmd.Args, " "))
 	hear, cancel := context.WithCancel(ctx)
 	var hearing sync.WaitGroup
 	hearing.Go(func() { w.hear(hear, &hearing) })

@@ -65,9 +65,6 @@ func (c *Channel) SendrecvDevice(src devmsg.Memory, to, stag int, dest devmsg.Me
 		return Status{}, errors.Join(err, in.withdraw())
 	}
 	sts, err := WaitAllStatus(make([]Status, 2), in, out)
-	if len(sts) == 0 {
-		return Status{}, err
-	}
 	return sts[0], err
 }
 

@@ -43,7 +43,9 @@ func publishMany(op call.Op, rs []*Request, all bool) (*Activity, error) {
 }
 
 // WaitAll is mpiwrap.WaitAll.
-func WaitAll(rs ...*Request) error {
+func WaitAll(rs ...*Request) error { return waitAll(nil, rs) }
+
+func waitAll(dest []Status, rs []*Request) error {
 	a, err := publishMany(call.WaitAll, rs, true)
 	if err != nil || a == nil {
 		return err
@@ -52,21 +54,13 @@ func WaitAll(rs ...*Request) error {
 	if err := driveAll(rs); err != nil {
 		return err
 	}
-	return consumeAll(nil, rs)
+	return consumeAll(dest, rs)
 }
 
 // WaitAllStatus is mpiwrap.WaitAllStatus.
 func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
 	dest = emptyStatuses(dest, len(rs))
-	a, err := publishMany(call.WaitAll, rs, true)
-	if err != nil || a == nil {
-		return dest, err
-	}
-	defer a.done()
-	if err := driveAll(rs); err != nil {
-		return nil, err
-	}
-	return dest, consumeAll(dest, rs)
+	return dest, waitAll(dest, rs)
 }
 
 func emptyStatuses(dest []Status, n int) []Status {

@@ -12,7 +12,6 @@ func rooted(a *driver.Coll, me int) bool {
 
 // contribution returns the bytes a rank brings, in place or not.
 func contribution(a *driver.Coll, me int) []byte {
-	n := a.Count * a.Type.Size()
 	switch {
 	case a.Kind == driver.Bcast:
 		if me == a.Root {
@@ -23,17 +22,32 @@ func contribution(a *driver.Coll, me int) []byte {
 		return a.Send
 	case a.Kind == driver.Scatter || a.Kind == driver.Scatterv:
 		return a.Send
-	case a.Kind == driver.Gather || a.Kind == driver.Allgather:
-		return a.Recv[me*n : (me+1)*n]
-	case a.Kind == driver.Gatherv || a.Kind == driver.Allgatherv:
-		return piece(a.Recv, a.RecvCounts, a.RecvDispls, me, a.Type.Size())
+	}
+	switch a.Kind {
+	case driver.Gather, driver.Allgather, driver.Gatherv, driver.Allgatherv:
+		return part(a, a.Recv, a.RecvCounts, a.RecvDispls, me)
 	}
 	return a.Recv
 }
 
-func piece(b []byte, counts, displs []int32, i, size int) []byte {
-	from := int(displs[i]) * size
-	return b[from : from+int(counts[i])*size]
+// part returns rank i's part of b, nil if b is too short. Without counts all parts are of a.Count elements; without
+// displacements they follow each other.
+func part(a *driver.Coll, b []byte, counts, displs []int32, i int) []byte {
+	from, n := a.Count*i, a.Count
+	if counts != nil {
+		from, n = 0, int(counts[i])
+		for _, c := range counts[:i] {
+			from += int(c)
+		}
+	}
+	if displs != nil {
+		from = int(displs[i])
+	}
+	from, n = from*a.Type.Size(), n*a.Type.Size()
+	if from+n > len(b) {
+		return nil
+	}
+	return b[from : from+n]
 }
 
 func place(dst, src []byte) error {
@@ -47,74 +61,41 @@ func place(dst, src []byte) error {
 
 // output writes rank me's result into its buffers.
 func (s *slot) output(a *driver.Coll, me int) error {
-	n, size := a.Count*a.Type.Size(), a.Type.Size()
 	switch a.Kind {
+	case driver.Barrier:
+		return nil
 	case driver.Bcast:
 		if me == a.Root {
 			return nil
 		}
 		return place(a.Recv, s.in[a.Root].data)
-	case driver.Scatter:
+	case driver.Scatter, driver.Scatterv:
 		if a.InPlace && me == a.Root {
 			return nil
 		}
-		return place(a.Recv, span(s.in[a.Root].data, me*n, n))
-	case driver.Scatterv:
 		root := s.in[a.Root]
-		if a.InPlace && me == a.Root {
-			return nil
-		}
-		return place(a.Recv, piece(root.data, root.a.SendCounts, root.a.SendDispls, me, size))
-	case driver.Gather, driver.Allgather, driver.Gatherv, driver.Allgatherv:
+		return place(a.Recv, part(a, root.data, root.a.SendCounts, root.a.SendDispls, me))
+	case driver.Gather, driver.Allgather, driver.Gatherv, driver.Allgatherv, driver.Alltoall, driver.Alltoallv:
 		return s.gather(a, me)
-	case driver.Alltoall, driver.Alltoallv:
-		return s.exchange(a, me)
-	case driver.Barrier:
-		return nil
 	}
 	return s.reduce(a, me)
 }
 
-func span(b []byte, from, n int) []byte {
-	if from+n > len(b) {
-		return nil
-	}
-	return b[from : from+n]
-}
-
+// gather writes what the ranks have given, or of it what was for rank me.
 func (s *slot) gather(a *driver.Coll, me int) error {
 	if !rooted(a, me) {
 		return nil
 	}
-	n, size := a.Count*a.Type.Size(), a.Type.Size()
 	for j, in := range s.in {
-		var dst []byte
-		if a.RecvCounts != nil {
-			dst = piece(a.Recv, a.RecvCounts, a.RecvDispls, j, size)
-		} else {
-			dst = a.Recv[j*n : (j+1)*n]
-		}
-		if err := place(dst, in.data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *slot) exchange(a *driver.Coll, me int) error {
-	n, size := a.Count*a.Type.Size(), a.Type.Size()
-	for j, in := range s.in {
-		var src, dst []byte
-		if a.Kind == driver.Alltoall {
-			src, dst = span(in.data, me*n, n), a.Recv[j*n:(j+1)*n]
-		} else {
+		src := in.data
+		if a.Kind == driver.Alltoall || a.Kind == driver.Alltoallv {
 			counts, displs := in.a.SendCounts, in.a.SendDispls
 			if in.a.InPlace {
 				counts, displs = in.a.RecvCounts, in.a.RecvDispls
 			}
-			src, dst = piece(in.data, counts, displs, me, size), piece(a.Recv, a.RecvCounts, a.RecvDispls, j, size)
+			src = part(a, src, counts, displs, me)
 		}
-		if err := place(dst, src); err != nil {
+		if err := place(part(a, a.Recv, a.RecvCounts, a.RecvDispls, j), src); err != nil {
 			return err
 		}
 	}
@@ -145,18 +126,8 @@ func (s *slot) reduce(a *driver.Coll, me int) error {
 			return err
 		}
 	}
-	switch a.Kind {
-	case driver.ReduceScatterBlock:
-		n := a.Count * a.Type.Size()
-		acc = acc[me*n : (me+1)*n]
-		return place(a.Recv[:n], acc)
-	case driver.ReduceScatter:
-		before := 0
-		for _, c := range a.RecvCounts[:me] {
-			before += int(c)
-		}
-		n := int(a.RecvCounts[me]) * a.Type.Size()
-		return place(a.Recv[:n], acc[before*a.Type.Size():before*a.Type.Size()+n])
+	if a.Kind == driver.ReduceScatterBlock || a.Kind == driver.ReduceScatter {
+		acc = part(a, acc, a.RecvCounts, nil, me)
 	}
 	return place(a.Recv[:len(acc)], acc)
 }

@@ -167,12 +167,8 @@ func (r *rank) send(q *request) {
 }
 
 func (r *rank) rankIn(c *comm) (int, bool) {
-	for i, m := range c.members {
-		if m == r.id {
-			return i, true
-		}
-	}
-	return -1, false
+	i := slices.Index(c.members, r.id)
+	return i, i >= 0
 }
 
 func (r *rank) arrive(m *message) {
