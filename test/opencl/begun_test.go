@@ -84,7 +84,7 @@ func TestBeside(t *testing.T) {
 
 // TestClosedFiles: a program that was started without standard files writes into nothing of the library.
 func TestClosedFiles(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	file := l.file("go on", "")
 	for _, closed := range []string{">&-", "<&- >&-", "<&- 2>&-", "<&- >&- 2>&-"} {
 		l.run(through(platform), "/bin/sh", "-c", `exec "$0" "$1" `+closed, filepath.Join(built.dir, "vector"), file)
@@ -93,7 +93,7 @@ func TestClosedFiles(t *testing.T) {
 
 // TestSmallLimits: a program whose limits leave too little gets no device, and an error that names them.
 func TestSmallLimits(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	for limit, told := range map[string]string{
 		"-f 100": "File too large",
 		"-n 6":   "ulimit -n 6",
@@ -135,7 +135,7 @@ func TestForks(t *testing.T) {
 
 // TestForksAmongCalls: what a child of fork asks ends, whatever other threads of the program were doing.
 func TestForksAmongCalls(t *testing.T) {
-	if got := newLab(t).run(through(platform), "children"); got != "over\n" {
+	if got := newPoCLLab(t).run(through(platform), "children"); got != "over\n" {
 		t.Error(got)
 	}
 }

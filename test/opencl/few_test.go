@@ -9,7 +9,7 @@ import (
 // calls wait for each other, and mappings take longer. More threads than the command answers at once
 // wait for an event.
 func TestFewFiles(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	few, more := "20", "64"
 	if onGPU {
 		few, more = "100", "200" // NVIDIA's library needs some 50 for itself

@@ -92,7 +92,7 @@ func last(text string) string { return text[max(0, len(text)-400):] }
 
 // TestPausedFindsAForgottenArgument: the program that is paused notices when a kernel has another argument.
 func TestPausedFindsAForgottenArgument(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	out, err := l.command(through(platform), filepath.Join(built.dir, "held"), "100", filepath.Join(l.dir, "never"),
 		"forget").Output()
 	if err == nil || !bytes.Contains(out, []byte("wrong: the count in round 7")) {
@@ -102,7 +102,7 @@ func TestPausedFindsAForgottenArgument(t *testing.T) {
 
 // TestPauseRefusals: what cannot be done is said, and the program goes on, or stays paused.
 func TestPauseRefusals(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	p := l.startPaused(platform, "held", "1000000000", filepath.Join(l.dir, "enough"))
 	expect := func(want string, args ...string) {
 		t.Helper()
@@ -148,7 +148,7 @@ func TestPauseRefusals(t *testing.T) {
 func TestKilledInPause(t *testing.T) {
 	r := rand.New(rand.NewPCG(*pauseSeed, 36))
 	for n := range 2 * *pauseCount {
-		l := newLab(t)
+		l := newPoCLLab(t)
 		p := l.startPaused(platform, "held", "1000000000", filepath.Join(l.dir, "enough"))
 		verb := []string{"pause", "resume"}[n%2]
 		if verb == "resume" {
@@ -182,7 +182,7 @@ func TestKilledInPause(t *testing.T) {
 
 // TestKilledWhilePaused: nothing is left of a program that is killed while it is paused.
 func TestKilledWhilePaused(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	p := l.startPaused(platform, "held", "1000000000", filepath.Join(l.dir, "enough"))
 	if out, err := l.try("pause", p.pid()); err != nil {
 		t.Fatalf("%v\n%s", err, out)

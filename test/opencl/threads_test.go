@@ -13,7 +13,7 @@ var sanitize = flag.Bool("sanitize", false, "run threads with the library under 
 
 // TestThreads: eight threads on shared contexts and queues get right results.
 func TestThreads(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	if out := l.run(through(platform), "threads", "3"); out != "over\n" {
 		t.Error(out)
 	}
@@ -77,7 +77,7 @@ func (l *lab) sanitized(sanitizer string, programs ...string) []string {
 // TestCancelled: threads that are cancelled in the library's calls hold no lock of others.
 // PoCL's own hang then.
 func TestCancelled(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	if got, want := l.run(through(platform), "cancelled"), "sum 3540\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -17,7 +17,7 @@ func TestTransfers(t *testing.T) {
 
 // TestOverlap: copies of boxes within a buffer are refused where they share a byte, and only there.
 func TestOverlap(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	if got, want := l.run(through(platform), "overlap"), "2593 overlap, 2407 do not\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -53,7 +53,7 @@ func TestWaitsEnd(t *testing.T) {
 // TestMarker: who has waited for a marker finds the kernels before it complete. On rusticl it is not so without
 // Holdfast either.
 func TestMarker(t *testing.T) {
-	l := newLab(t)
+	l := newPoCLLab(t)
 	if got, want := l.run(through(platform), "marker"), "0 not complete\n"; got != want {
 		t.Errorf("HOLDFAST_DEVICE=%q: got %q, want %q", platform, got, want)
 	}
