@@ -207,3 +207,15 @@ func TestMoveKilled(t *testing.T) {
 		}
 	}
 }
+
+// TestForksInAMove: children that a program gets while it moves have the descriptors that it has opened for them.
+func TestForksInAMove(t *testing.T) {
+	r := twoGPUs(t).start(t, linked, "descriptors")
+	r.launches(t, 1)
+	for n := range 100 {
+		if direct, err := goes(t, fmt.Sprint((n+1)%2), r); err != nil || !direct {
+			t.Fatal(direct, err)
+		}
+	}
+	r.ends(t, alone().run(t, linked, "descriptors"))
+}

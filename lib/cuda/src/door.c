@@ -298,8 +298,7 @@ static void *listens(void *arg) {
 		if (trusted(door.peer)) {
 			serve(&kept);
 		}
-		close(door.peer);
-		door.peer = -1;
+		hf_close(&door.peer);
 	}
 	return arg;
 }

@@ -155,14 +155,14 @@ void hf_hold_end(void) {
 	if (hold.conn < 0) {
 		return;
 	}
-	close(hold.conn);
+	hf_close(&hold.conn);
 	if (hold.process >= 0) {
 		(void)syscall(SYS_pidfd_send_signal, hold.process, SIGKILL, NULL, 0);
 		while (poll(&ended, 1, PATIENCE * 1000) < 0 && errno == EINTR) {
 		}
 		close(hold.process);
+		hold.process = -1;
 	}
-	hold.conn = hold.process = -1;
 }
 
 /* A child of the program must not keep the holder from seeing the program's end. */

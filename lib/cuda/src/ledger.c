@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "library.h"
 
@@ -32,6 +33,13 @@ static const char *const relays[] = { "libcudart", "libucm" };
 void hf_ledger_lock(void) { pthread_mutex_lock(&lock); }
 
 void hf_ledger_unlock(void) { pthread_mutex_unlock(&lock); }
+
+void hf_close(int *descriptor) {
+	hf_ledger_lock(); /* as a fork does */
+	close(*descriptor);
+	*descriptor = -1;
+	hf_ledger_unlock();
+}
 
 /* A child of this process has no device. It calls the driver to be told so, and must not wait for a lock that another
  * thread held, or for a gate that one had shut. */

@@ -210,6 +210,9 @@ void hf_ledger_start(void);
 void hf_ledger_lock(void);
 void hf_ledger_unlock(void);
 
+/* Closes a descriptor that a child of this process closes, too: before its number can be another's there. */
+void hf_close(int *descriptor);
+
 /* Writes a block down, with context, order and, unless it has one, asker. It takes the place of one at its address. */
 void hf_ledger_add(struct hf_block block, const void *caller);
 void hf_ledger_context(CUcontext context);

@@ -5,7 +5,8 @@
  *
  * usage: program [ROUNDS [leave|plain]]; program spin [SECONDS];
  *        program count; program marks; program fork; program table;
- *        program init; program barrier
+ *        program init; program barrier;
+ *        program descriptors
  * leave: it does not free what it has at the end
  * plain: it uses no managed memory, and a thread asks all the time how far a
  *        stream and an event are, and about the device */
@@ -397,6 +398,36 @@ static void forks(void) {
 	printf("%d of 300 children have not ended\n", bad);
 }
 
+/* Children have all descriptors that their parent had opened for them. It goes
+ * on until the file that UNTIL names is there. */
+static void descriptors(void) {
+	const char *file = getenv("UNTIL");
+	enum { MANY = 16 };
+	int files[MANY], status, lacks = 0, bad = 0, i;
+	CUdeviceptr p;
+
+	CHECK(cuMemAlloc_v2(&p, 64));
+	launch_mix(p, 64, NULL);
+	while (file != NULL && access(file, F_OK) != 0) {
+		for (i = 0; i < MANY; i++) {
+			files[i] = dup(1);
+		}
+		pid_t child = fork();
+
+		if (child == 0) {
+			for (i = 0; i < MANY; i++) {
+				lacks |= close(files[i]) != 0;
+			}
+			_exit(lacks);
+		}
+		bad += child < 0 || waitpid(child, &status, 0) != child || status != 0;
+		for (i = 0; i < MANY; i++) {
+			close(files[i]);
+		}
+	}
+	printf("%d children lack a descriptor\n", bad);
+}
+
 static _Atomic int looking = 1;
 
 static void *looks(void *arg) {
@@ -497,6 +528,10 @@ int main(int argc, char **argv) {
 	}
 	if (argc > 1 && strcmp(argv[1], "fork") == 0) {
 		forks();
+		return 0;
+	}
+	if (argc > 1 && strcmp(argv[1], "descriptors") == 0) {
+		descriptors();
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "table") == 0) {
