@@ -8,8 +8,8 @@
  *        program init; program barrier;
  *        program descriptors
  * leave: it does not free what it has at the end
- * plain: it uses no managed memory, and a thread asks all the time how far a
- *        stream and an event are, and about the device */
+ * plain: it uses no managed memory, a thread asks all the time how far a
+ *        stream and an event are, and one asks about the device */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/membarrier.h>
@@ -431,8 +431,6 @@ static void descriptors(void) {
 static _Atomic int looking = 1;
 
 static void *looks(void *arg) {
-	size_t free_bytes, bytes;
-	char name[100];
 	CUstream own;
 	CUevent event;
 
@@ -444,9 +442,21 @@ static void *looks(void *arg) {
 		CHECK(cuEventQuery(event));
 		CHECK(cuEventSynchronize(event));
 		CHECK(cuStreamSynchronize(own));
+		usleep(100); /* there may be one core */
+	}
+	return arg;
+}
+
+/* Calls that no other call of its thread waits in front of. */
+static void *asks(void *arg) {
+	size_t free_bytes, bytes;
+	char name[100];
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	while (looking) {
 		CHECK(cuMemGetInfo_v2(&free_bytes, &bytes));
 		CHECK(cuDeviceGetName(name, sizeof name, 0));
-		usleep(100); /* there may be one core */
+		usleep(100);
 	}
 	return arg;
 }
@@ -494,7 +504,7 @@ int main(int argc, char **argv) {
 	CUevent event;
 	CUarray array;
 	CUgraph graph;
-	pthread_t looker;
+	pthread_t looker, asker;
 	char name[64];
 	void *pinned;
 
@@ -567,7 +577,7 @@ int main(int argc, char **argv) {
 	launch_mix(pitched, (unsigned)(pitch * 20), s);
 	CHECK(cuStreamEndCapture(s, &graph));
 	CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	CHECK(plain && pthread_create(&looker, NULL, looks, NULL) != 0);
+	CHECK(plain && (pthread_create(&looker, NULL, looks, NULL) != 0 || pthread_create(&asker, NULL, asks, NULL) != 0));
 	for (i = 0; i < rounds; i++) {
 		if (i == rounds - 1) {
 			lingers(s);
@@ -591,7 +601,7 @@ int main(int argc, char **argv) {
 		fflush(stdout);
 	}
 	looking = 0;
-	CHECK(plain && pthread_join(looker, NULL) != 0);
+	CHECK(plain && (pthread_join(looker, NULL) != 0 || pthread_join(asker, NULL) != 0));
 	CHECK(cuMemcpyDtoH_v2(host, pitched, pitch * 20));
 	CHECK(cuCtxSynchronize());
 	printf("pitched %016llx", sum(host, pitch * 20));
