@@ -37,6 +37,16 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
+// TestFolders: no folder of a package has more than 25 files.
+func TestFolders(t *testing.T) {
+	for _, p := range list(t) {
+		files, err := filepath.Glob(filepath.Join("../..", strings.TrimPrefix(p.Path, module), "*.*"))
+		if err != nil || len(files) == 0 || len(files) > 25 {
+			t.Errorf("%s has %d files, want 25 at most: %v", p.Path, len(files), err)
+		}
+	}
+}
+
 // TestArchitectureMistakes plants one mistake of each kind in a page.
 func TestArchitectureMistakes(t *testing.T) {
 	const page = "### The tree\n\n```\nstorage          the store\n  internal/level  a level\n" +
