@@ -421,9 +421,9 @@ func (r *record) allowed(o *RestoreOptions) error {
 		if awaitFree(n, n != r.PID) { // others may be over soon
 			continue
 		}
-		if by := servedBy(n); by != 0 && !inUse(n) {
-			return fmt.Errorf("process %d has not noticed the end of its program, which had the process ID %d: end it "+
-				"(kill %[1]d)", by, n)
+		if !inUse(n) {
+			return fmt.Errorf("the command that served process %d (holdfast opencl) has not noticed its end: end that "+
+				"command", n)
 		}
 		return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end", n,
 			nameOf(n))

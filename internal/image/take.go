@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
-	"github.com/holdfast-hpc/holdfast/internal/handshake"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
@@ -220,7 +219,7 @@ func end(pid, process int) error {
 // command that served it as a program has noticed its end.
 func awaitFree(pid int, any bool) (free bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if !inUse(pid) && servedBy(pid) == 0 {
+		if !inUse(pid) && !isServed(pid) {
 			return true
 		}
 		if p, err := child.Look(pid); err == nil && !any && !p.Ended {
@@ -230,18 +229,10 @@ func awaitFree(pid int, any bool) (free bool) {
 	return false
 }
 
-// servedBy returns the process that listens as the command that serves a program; 0: there is none.
-func servedBy(pid int) int {
-	c, err := net.Dial("unix", opencl.DoorPrefix+child.NameHere(pid))
-	if err != nil {
-		return 0
-	}
-	defer c.Close()
-	who, err := handshake.Peer(c.(*net.UnixConn))
-	if err != nil {
-		return -1
-	}
-	return int(who.Pid)
+// isServed reports whether a command listens that serves a program.
+func isServed(pid int) bool {
+	b, err := os.ReadFile("/proc/net/unix")
+	return err == nil && bytes.Contains(b, []byte(" "+opencl.DoorPrefix+child.NameHere(pid)+"\n"))
 }
 
 // inUse reports whether the kernel has a number for anything: a process, a thread, a group or a session. /proc does

@@ -148,10 +148,21 @@ func (p *imaged) kill(t *testing.T) {
 	p.gone(t)
 }
 
+// itsEnd waits for the end of one of its processes, a minute at most.
+func (p *imaged) itsEnd(t *testing.T) (ws syscall.WaitStatus) {
+	t.Helper()
+	select {
+	case ws = <-p.ended:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end, or does not run")
+	}
+	return ws
+}
+
 // gone waits until the program has ended by SIGKILL. What it had of its GPUs is free then.
 func (p *imaged) gone(t *testing.T) {
 	t.Helper()
-	if ws := <-p.ended; ws.Signal() != syscall.SIGKILL {
+	if ws := p.itsEnd(t); ws.Signal() != syscall.SIGKILL {
 		t.Errorf("it ended with %#x", ws)
 	}
 	f, err := os.OpenFile(p.usage, os.O_WRONLY, 0)
@@ -183,7 +194,7 @@ func (p *imaged) restoreBy(line []string, args ...string) error {
 func (p *imaged) ends(t *testing.T, want ran) {
 	t.Helper()
 	p.mayEnd(t)
-	if ws := <-p.ended; ws != 0 {
+	if ws := p.itsEnd(t); ws != 0 {
 		t.Errorf("it ended with %#x", ws)
 	}
 	out, err := os.ReadFile(filepath.Join(p.dir, "out"))
