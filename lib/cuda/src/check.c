@@ -389,8 +389,15 @@ void hf_check_unknown(const char *name, int version) {
 	hf_say("the driver's %s of version %d is none that it exports: the library does not see its calls", name, version);
 }
 
+/* The first address behind a block, as the end of a range is. If a block of the driver begins there, it is meant. */
+static bool ends_block(CUdeviceptr at) {
+	CUdeviceptr base;
+
+	return hf_ledger_covers(at - 1) && (REAL(cuMemGetAddressRange_v2)(&base, NULL, at) != CUDA_SUCCESS || base != at);
+}
+
 void hf_check_address(unsigned call, CUdeviceptr at) {
-	if (at != 0 && atomic_load(&hf_captures) == 0 && !hf_ledger_covers(at) && on_device(at)) {
+	if (at != 0 && atomic_load(&hf_captures) == 0 && !hf_ledger_covers(at) && on_device(at) && !ends_block(at)) {
 		hf_check_lacks(call, at);
 	}
 }

@@ -584,6 +584,7 @@ int main(int argc, char **argv) {
 		}
 		launch_axpy(y, x, N, s);
 		launch_axpy(x, y, N / 2, s);
+		launch_mix(x + sizeof host, 0, s); /* an empty range, at the end of the memory */
 		by_kernels(y, s);
 		CHECK(cuEventRecord(event, s));
 		CHECK(cuStreamWaitEvent(t, event, 0));
