@@ -216,8 +216,10 @@ SEQUENTIAL = $(subst $(space),|,$(filter-out $(call folders,^[[:space:]]+go |"sy
 	$(call folders,^func (Test|Fuzz),*_test.go)))
 folders = $(sort $(patsubst %/,%,$(dir $(shell grep -rlE '$(1)' --include='$(2)' *))))
 
-# RANKS put more ranks or nodes on a small machine than it has cores, and are tested one at a time. Those of
-# LATER do so when the packages with the detector are done: so all lanes end at about the same time.
+# RANKS put more ranks or nodes on a small machine than it has cores, and are tested one at a time. Ranks that wait for
+# one that does not run spend processor time, so the others are BEHIND them. Those of LATER do so when the packages with
+# the detector are done: so all lanes end at about the same time.
+BEHIND = nice -n 5 env
 RANKS = test/(cluster|e2e|mpilayer|yield)|mpiwrap/mpitest|compat/mpi
 LATER = $(PROGRAMS)|cmd/holdfast(/internal/jobs)?
 
@@ -232,15 +234,15 @@ TENTH = awk -v part=$(PART) '$$0 ~ "/holdfast/($(STORES))" ? stores++ % 3 == par
 test-ranks:
 	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(RANKS)))
 test-others:
-	GOGC=400 $(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(RANKS)|$(LATER)|test/slurm) | sort -r)
+	GOGC=400 $(BEHIND) $(TEST) -p $(TEST_P) $$($(PACKAGES) | $(call but,$(RANKS)|$(LATER)|test/slurm) | sort -r)
 test-programs:
 	$(TEST) -p 1 $$($(PACKAGES) | $(call of,$(LATER)))
 test-raced:
-	$(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(TENTH))
+	$(BEHIND) $(RACE) -p 1 $$($(PACKAGES) | $(call but,$(NO_RACE)) | $(TENTH))
 test-linted:
 	@sh scripts/lint.sh $(GO) $$([ $(PART) = 0 ] || echo quick)
 test-bench: # make race has its packages with the detector
-	cd bench && $(TEST) -p 1 ./...
+	cd bench && $(BEHIND) $(TEST) -p 1 ./...
 test-abi:
 	@sh scripts/abi-tests.sh $(GO)
 
