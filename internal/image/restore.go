@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
@@ -418,15 +420,18 @@ func (r *record) allowed(o *RestoreOptions) error {
 		return fmt.Errorf("its program is of user %d: only that user and root can start it", r.UID)
 	}
 	for _, n := range r.numbers() {
-		if awaitFree(n, n != r.PID) { // others may be over soon
-			continue
+		if !awaitFree(n, n != r.PID) { // others may be over soon
+			return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
+				n, nameOf(n))
 		}
-		if !inUse(n) {
-			return fmt.Errorf("the command that served process %d (holdfast opencl) has not noticed its end: end that "+
-				"command", n)
+	}
+	for _, p := range r.Programs { // the commands that served them notice their end soon
+		for end := time.Now().Add(5 * time.Second); isServed(p.PID); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				return fmt.Errorf("the command that served process %d (holdfast opencl) has not noticed its end: end "+
+					"that command", p.PID)
+			}
 		}
-		return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end", n,
-			nameOf(n))
 	}
 	for _, f := range r.Files {
 		st, err := os.Stat(f.Path)
@@ -447,6 +452,12 @@ func (r *record) allowed(o *RestoreOptions) error {
 		}
 	}
 	return nil
+}
+
+// isServed reports whether a command listens that serves a program.
+func isServed(pid int) bool {
+	b, err := os.ReadFile("/proc/net/unix")
+	return err == nil && bytes.Contains(b, []byte(" "+opencl.DoorPrefix+child.NameHere(pid)+"\n"))
 }
 
 // numbers are those that the processes and threads need.

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -215,11 +214,10 @@ func end(pid, process int) error {
 	return nil
 }
 
-// awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free, and the
-// command that served it as a program has noticed its end.
+// awaitFree waits up to 5 s until the number of a process or a thread that has ended, or of any, is free.
 func awaitFree(pid int, any bool) (free bool) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if !inUse(pid) && !isServed(pid) {
+		if !inUse(pid) {
 			return true
 		}
 		if p, err := child.Look(pid); err == nil && !any && !p.Ended {
@@ -227,12 +225,6 @@ func awaitFree(pid int, any bool) (free bool) {
 		}
 	}
 	return false
-}
-
-// isServed reports whether a command listens that serves a program.
-func isServed(pid int) bool {
-	b, err := os.ReadFile("/proc/net/unix")
-	return err == nil && bytes.Contains(b, []byte(" "+opencl.DoorPrefix+child.NameHere(pid)+"\n"))
 }
 
 // inUse reports whether the kernel has a number for anything: a process, a thread, a group or a session. /proc does
