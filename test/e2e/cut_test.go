@@ -24,14 +24,14 @@ var programs = []struct {
 	ranks int
 	args  []string
 }{
-	{"stencil", 2, []string{"-steps", "1500", "-pace", "300us"}},
+	{"stencil", 2, []string{"-steps", "500", "-pace", "1ms"}},
 	{"apart", 2, []string{"-steps", "2500", "-pace", "200us"}},
 	{"broadcast", 3, []string{"-steps", "400", "-pace", "1ms"}},
 	{"grid", 4, []string{"-steps", "150", "-pace", "2ms"}},
 	{"large", 2, []string{"-steps", "500", "-pace", "300us"}},
 	{"stencil", 4, []string{"-steps", "150", "-pace", "2ms"}},
 	{"tickets", 3, []string{"-steps", "400", "-pace", "1ms"}},
-	{"polls", 2, []string{"-steps", "600", "-pace", "500us"}},
+	{"polls", 2, []string{"-steps", "300", "-pace", "1ms"}},
 }
 
 // TestCutAtRandomMoments signals random ranks at random moments, then restarts

@@ -27,7 +27,7 @@ func checkpointed(t *testing.T, mpi, ranks int, args []string) dirs {
 	return d
 }
 
-var inputArgs = []string{"-shape", "stencil", "-steps", "1500", "-pace", "300us", "-size", "20000"}
+var inputArgs = []string{"-shape", "stencil", "-steps", "500", "-pace", "1ms", "-size", "20000"}
 
 // TestBadInput: every misuse ends with an error that says what to do, and
 // leaves the checkpoints as they were.

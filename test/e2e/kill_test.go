@@ -29,7 +29,7 @@ func rankDirs(t *testing.T, ranks int, from func(rank int) int) func(rank int) s
 func TestKillAndRestartElsewhere(t *testing.T) {
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		const ranks = 4
-		args := []string{"-shape", "stencil", "-steps", "1200", "-pace", "500us"}
+		args := []string{"-shape", "stencil", "-steps", "600", "-pace", "1ms"}
 		want := uncutResult(t, mpi, ranks, args)
 		d := newDirs(t)
 		local := rankDirs(t, ranks, func(r int) int { return r })
@@ -85,7 +85,7 @@ func TestStopAndGoOn(t *testing.T) {
 	forEachMPI(t, func(t *testing.T, mpi int) {
 		for _, sig := range []syscall.Signal{syscall.SIGUSR2, syscall.SIGTERM} {
 			const ranks = 2
-			args := []string{"-shape", "apart", "-steps", "2000", "-pace", "300us"}
+			args := []string{"-shape", "apart", "-steps", "600", "-pace", "1ms"}
 			want := uncutResult(t, mpi, ranks, args)
 			d := newDirs(t)
 			j := &job{mpi: mpi, ranks: ranks, args: append(args, "-result", d.result, "-hold", d.result+".go"),
