@@ -19,7 +19,7 @@ func TestServerDies(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 4)
 	b.Install(t, module+"apps/transpose")
-	program := []string{b.bin + "/transpose", "-size", "300x200", "-rounds", "6000"}
+	program := []string{b.bin + "/transpose", "-size", "300x200", "-rounds", "2000"}
 	env := []string{"RUSTICL_ENABLE=llvmpipe", "POCL_MAX_PTHREAD_COUNT=1", patient}
 	there, here := b.dir(t, "served")
 	k := b.start(t, append(env, "HOLDFAST_DEVICE=pocl"), append(program, "-ranks", "1", "-out", there+"/want")...)

@@ -59,7 +59,7 @@ const ranksOf = 4 // every trial
 // loaded is a program that is nearly always in some phase of a checkpoint, of 3 MB
 // a rank, whose copying to global takes a tenth of a second. It stays in its middle
 // until the deaths have come.
-var loaded = []string{"-shape", "stencil", "-steps", "100", "-pace", "5ms", "-size", "400000"}
+var loaded = []string{"-shape", "stencil", "-steps", "40", "-pace", "5ms", "-size", "400000"}
 
 var loadedEnv = []string{"HOLDFAST_INTERVAL=100ms", "HOLDFAST_FLUSH_RATE=30M", "HOLDFAST_CUT_TIMEOUT=20s",
 	"GOTRACEBACK=crash"}

@@ -82,7 +82,7 @@ func (r *run) smooth(left, right float64) {
 			next = r.field[i+1]
 		}
 		here := r.field[i]
-		r.field[i] = 0.25*prev + 0.5*here + 0.25*next + 1e-3*math.Cos(float64(i+r.step))
+		r.field[i] = 0.25*prev + 0.5*here + 0.25*next + 1e-3*float64((i+r.step)%7-3)
 		prev = here
 	}
 }
