@@ -138,6 +138,8 @@ func TestMistakes(t *testing.T) {
 		{"migrate nosuch 1", "\"nosuch\" is neither a process ID nor a directory"},
 		{"pause nosuch", "\"nosuch\" is neither a process ID nor a directory"},
 		{"migrate 99999999 1", "there is no process 99999999"},
+		{"image 99999999 --dir d", "there is no process 99999999"},
+		{"image nosuch --dir d", "\"nosuch\" is no process ID"},
 		{"balance unix:/nosuch", "no server answered"},
 		{"help nothing", `holdfast has no command "nothing"`},
 		{"doctor --bytes 8GiB", "--bytes: this flag is gone: divide what a node writes"},

@@ -1,8 +1,10 @@
 package image
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -30,18 +32,21 @@ func (f *file) now() int64 {
 	return st.Size()
 }
 
-// rest is what was behind the length that a file is to have, in a file without a name.
+// rest is what was behind the length that a file is to have, in a file beside it: a restore that is killed loses none.
 type rest struct {
 	file
 	kept *os.File
 }
+
+// keptName is behind the name of a file, in that of what was cut from it.
+const keptName = ".cut-"
 
 // behind keeps what files have behind the length that they had.
 func behind(files []file) (list []rest, err error) {
 	defer func() {
 		if err != nil {
 			for _, r := range list {
-				_ = r.kept.Close() // nothing has been cut
+				err = errors.Join(err, r.drop()) // nothing has been cut
 			}
 			list = nil
 		}
@@ -52,13 +57,12 @@ func behind(files []file) (list []rest, err error) {
 			return list, e
 		}
 		defer from.Close()
-		kept, e := os.CreateTemp(filepath.Dir(f.Path), ".holdfast-")
+		kept, e := os.CreateTemp(filepath.Dir(f.Path), filepath.Base(f.Path)+keptName)
 		if e != nil {
 			return list, e
 		}
 		list = append(list, rest{f, kept})
-		_, err = from.Seek(f.Bytes, io.SeekStart)
-		if err = errors.Join(err, os.Remove(kept.Name())); err == nil {
+		if _, err = from.Seek(f.Bytes, io.SeekStart); err == nil {
 			_, err = io.Copy(kept, from)
 		}
 		if err != nil {
@@ -81,6 +85,9 @@ func (r *rest) back() error {
 	}
 	return errors.Join(err, to.Close())
 }
+
+// drop removes what was kept.
+func (r *rest) drop() error { return errors.Join(os.Remove(r.kept.Name()), r.kept.Close()) }
 
 // shorten gives files the length that they had.
 func shorten(files []file) error {
@@ -115,11 +122,17 @@ func lengthen(path string, now map[string]int64) error {
 	if len(now) == 0 {
 		return nil
 	}
-	b, err := os.ReadFile(path)
+	return adapt(path, now)
+}
+
+// adapt writes CRIU's list as lengthened returns it.
+func adapt(path string, now map[string]int64) error {
+	was, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if b, err = lengthened(b, now); err != nil {
+	b, err := lengthened(was, now)
+	if err != nil || bytes.Equal(b, was) {
 		return err
 	}
 	return errors.Join(os.Remove(path), os.WriteFile(path, b, 0o600)) // it may be a link
@@ -132,9 +145,15 @@ const (
 	regPos   = 3
 	regName  = 6
 	regSize  = 8
+
+	entryTimer    = 12 // of file_entry, a timerfd_entry
+	timerClock    = 4
+	timerTicks    = 5
+	timerValue    = 7 // two numbers, seconds and nanoseconds
+	timerInterval = 9
 )
 
-// lengthened returns the list for files that have other lengths now.
+// lengthened returns the list for files that have other lengths now, with timers that tick on.
 func lengthened(b []byte, now map[string]int64) ([]byte, error) {
 	list, err := entries(b)
 	if err != nil {
@@ -144,8 +163,11 @@ func lengthened(b []byte, now map[string]int64) ([]byte, error) {
 	for _, e := range list {
 		var entry []byte
 		if err := fields(e, func(f field) {
-			if f.number == entryReg {
+			switch f.number {
+			case entryReg:
 				f.bytes = regular(f.bytes, now)
+			case entryTimer:
+				f.bytes = ticking(f.bytes)
 			}
 			entry = f.append(entry)
 		}); err != nil {
@@ -185,8 +207,11 @@ func (r *record) measure(path string) error {
 	for _, e := range list {
 		var bad error
 		all := fields(e, func(f field) {
-			if f.number == entryReg {
+			switch f.number {
+			case entryReg:
 				bad = r.measured(f.bytes)
+			case entryTimer:
+				bad = known(f.bytes)
 			}
 		})
 		err = errors.Join(err, bad, all)
@@ -251,6 +276,39 @@ func regular(b []byte, now map[string]int64) []byte {
 		pos = uint64(end)
 	}
 	return field{number: regPos, value: pos}.append(out)
+}
+
+// known refuses a timerfd_entry that CRIU writes, but does not restore.
+func known(b []byte) (err error) {
+	bad := fields(b, func(f field) {
+		if f.number == timerClock && f.value != unix.CLOCK_REALTIME && f.value != unix.CLOCK_MONOTONIC {
+			err = fmt.Errorf("it has a timer (timerfd) of clock %d, and CRIU restores those of CLOCK_REALTIME and "+
+				"CLOCK_MONOTONIC", f.value)
+		}
+	})
+	return errors.Join(bad, err)
+}
+
+// ticking returns a timerfd_entry whose timer goes on. The kernel starts a periodic one again when its ticks are read,
+// and until then gives its next one as 0. CRIU would set that, which ends the timer.
+func ticking(b []byte) []byte {
+	var out []byte
+	var has [timerInterval + 2]uint64
+	err := fields(b, func(f field) {
+		if f.number < len(has) {
+			has[f.number] = f.value
+		}
+	})
+	if err != nil || has[timerTicks] == 0 || has[timerValue]+has[timerValue+1] != 0 {
+		return b
+	}
+	_ = fields(b, func(f field) { // it was read above
+		if f.number == timerValue || f.number == timerValue+1 {
+			f.value = has[f.number-timerValue+timerInterval]
+		}
+		out = f.append(out)
+	})
+	return out
 }
 
 // field is one of a message: a number, or bytes.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/shm"
@@ -331,6 +332,97 @@ func TestLengthened(t *testing.T) {
 		if _, err := lengthened(before[:n], nil); err == nil && !whole[n] {
 			t.Errorf("the first %d bytes are a list", n)
 		}
+	}
+}
+
+// TestTimers: a periodic timer whose ticks were not read when CRIU saved it ticks on; others stay as they are. One of a
+// clock that CRIU does not restore is refused.
+func TestTimers(t *testing.T) {
+	list := func(clock, ticks, value, interval uint64) []byte {
+		var timer []byte
+		for n, v := range []uint64{7, 0, 9, clock, ticks, 1, 0, value, 2, interval} { // from field 1 on
+			timer = field{number: n + 1, value: v}.append(timer)
+		}
+		e := field{number: entryTimer, kind: byBytes, bytes: timer}.append(field{number: 1, value: 17}.append(nil))
+		return append(binary.LittleEndian.AppendUint32([]byte("8 bytes."), uint32(len(e))), e...)
+	}
+	path := filepath.Join(t.TempDir(), filesImage)
+	for _, c := range []struct {
+		ticks, value uint64
+		ticking      bool
+	}{{3, 0, true}, {0, 0, false}, {3, 5, false}} {
+		want := list(1, c.ticks, c.value, 8)
+		if c.ticking {
+			want = bytes.Replace(want, []byte{7 << 3, 0, 8 << 3, 0}, []byte{7 << 3, 2, 8 << 3, 8}, 1)
+		}
+		err := os.WriteFile(path, list(1, c.ticks, c.value, 8), 0o600)
+		if err = errors.Join(err, new(record).measure(path), adapt(path, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d ticks, the next in %d ns: got %q, %v, want %q", c.ticks, c.value, got, err, want)
+		}
+	}
+	err := errors.Join(os.WriteFile(path, list(7, 0, 5, 8), 0o600), new(record).measure(path))
+	if err == nil || !strings.Contains(err.Error(), "a timer (timerfd) of clock 7") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestKept: what a restore cuts from a file lies beside it until it is put back, or not wanted any more.
+func TestKept(t *testing.T) {
+	log := file{Path: filepath.Join(t.TempDir(), "log"), Bytes: 4}
+	if err := os.WriteFile(log.Path, []byte("old new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := behind([]file{log})
+	if err = errors.Join(err, shorten([]file{log})); err != nil {
+		t.Fatal(err)
+	}
+	has := func(path string) string {
+		found, err := filepath.Glob(path)
+		if err != nil || len(found) != 1 {
+			return strings.Join(found, ", ")
+		}
+		b, _ := os.ReadFile(found[0]) // else it is empty
+		return string(b)
+	}
+	if got, kept := has(log.Path), has(log.Path+keptName+"*"); got != "old " || kept != "new" {
+		t.Errorf("got %q and %q", got, kept)
+	}
+	if err := errors.Join(list[0].back(), list[0].drop()); err != nil {
+		t.Fatal(err)
+	}
+	if got, kept := has(log.Path), has(log.Path+keptName+"*"); got != "old new" || kept != "" {
+		t.Errorf("put back: got %q and %q", got, kept)
+	}
+	if _, err := behind([]file{log, {Path: log.Path + "x"}}); err == nil || has(log.Path+keptName+"*") != "" {
+		t.Errorf("got %v, and %q is left", err, has(log.Path+keptName+"*"))
+	}
+}
+
+// TestLook: what the kernel makes for a process to read need not be there before the process is. A process that uses
+// io_uring is refused.
+func TestLook(t *testing.T) {
+	status, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer status.Close()
+	r := &record{}
+	if _, err := r.look(os.Getpid()); err != nil || slices.ContainsFunc(r.Files, func(f file) bool {
+		return strings.HasPrefix(f.Path, "/proc/")
+	}) {
+		t.Errorf("got %v, %+v", err, r.Files)
+	}
+	var params [120]byte
+	ring, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 4, uintptr(unsafe.Pointer(&params)), 0)
+	if errno != 0 {
+		t.Skipf("this kernel has no io_uring: %v", errno)
+	}
+	defer unix.Close(int(ring))
+	if _, err := r.look(os.Getpid()); err == nil || !strings.Contains(err.Error(), "uses io_uring") {
+		t.Errorf("got %v", err)
 	}
 }
 

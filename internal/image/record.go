@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"golang.org/x/sys/unix"
 )
 
@@ -171,8 +172,11 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 			continue
 		}
 		st, err := os.Stat(link)
-		if strings.HasPrefix(to, "/memfd:") {
-			continue // memory that the program is making or passing on: CRIU has it
+		if strings.HasPrefix(to, "/memfd:") || strings.HasPrefix(to, "/proc/") {
+			continue // memory that the program is making or passing on, and what the kernel tells: CRIU has it
+		}
+		if to == "anon_inode:[io_uring]" {
+			return nil, fmt.Errorf("process %d (%s) uses io_uring, which CRIU cannot save", pid, pause.ProgramOf(pid))
 		}
 		if err != nil || !st.Mode().IsRegular() || !strings.HasPrefix(to, "/") || links(st) == 0 {
 			continue

@@ -91,7 +91,7 @@ func Restore(ctx context.Context, o RestoreOptions) (p Restored, err error) {
 func unused(dir string) (bool, error) {
 	list, err := os.ReadDir(dir)
 	ours := func(e os.DirEntry) bool {
-		return e.Name() == "holdfast.job" || strings.HasPrefix(e.Name(), "epoch-")
+		return e.Name() == jobFile || strings.HasPrefix(e.Name(), "epoch-")
 	}
 	return err == nil && !slices.ContainsFunc(list, ours), err
 }
@@ -189,9 +189,12 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 	}
 	for _, c := range cut {
 		if err != nil { // as if nothing had been tried
-			err = errors.Join(err, c.back())
+			if e := c.back(); e != nil { // it stays where it was kept
+				err = errors.Join(err, e)
+				continue
+			}
 		}
-		_ = c.kept.Close() // it was read
+		err = errors.Join(err, c.drop())
 	}
 	return p, err
 }

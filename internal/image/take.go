@@ -59,6 +59,9 @@ const lockFile = "criu.lock"
 // jobPrefix begins the names of jobs whose epochs are images.
 const jobPrefix = "image of "
 
+// jobFile is in a directory of images: storage keeps the job's name there.
+const jobFile = "holdfast.job"
+
 // JobOf names the job whose epochs are images of a program.
 func JobOf(program string) string { return jobPrefix + program }
 
@@ -88,6 +91,10 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if err != nil {
 		return t, err
 	}
+	if slices.Contains(tree, os.Getpid()) {
+		return t, errors.New("this command is among what it has started: start the command elsewhere, or name the " +
+			"program itself")
+	}
 	if Outside(pid) {
 		return t, errors.New("its session began outside of this container, which CRIU refuses: start it by setsid")
 	}
@@ -109,6 +116,10 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	store, err := storage.Open(ctx, storage.Options{Job: JobOf(t.Program), Size: 1, Node: host,
 		Run: fmt.Sprintf("%x", run), Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: o.Dir, Create: true,
 			Keep: o.Keep}}})
+	if other := new(storage.JobError); errors.As(err, &other) {
+		return t, fmt.Errorf("%s is for images of another program (%s): give each its own directory", o.Dir,
+			strings.TrimPrefix(other.Have, jobPrefix))
+	}
 	if err != nil {
 		return t, err
 	}
@@ -119,6 +130,12 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 		return t, err
 	}
 	t.Epoch = last + 1
+	first := last == 0
+	defer func() {
+		if err != nil && first { // another program may have the directory
+			err = errors.Join(err, os.Remove(filepath.Join(o.Dir, jobFile)))
+		}
+	}()
 	locked, err := lock(ctx, filepath.Join(o.Dir, lockFile))
 	if err != nil {
 		return t, err
@@ -159,6 +176,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	if err != nil {
 		return t, errors.Join(err, store.Discard(context.WithoutCancel(ctx), t.Epoch, storage.LevelGlobal))
 	}
+	first = false
 	t.Bytes, t.Stored = info.Bytes, info.Stored
 	if o.Kill {
 		f.asleep = false
@@ -566,7 +584,8 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	if err := unchanged(dir, f.tree); err != nil {
 		return nil, release, err
 	}
-	if err := r.measure(filepath.Join(dir, filesImage)); err != nil {
+	open := filepath.Join(dir, filesImage)
+	if err := errors.Join(r.measure(open), adapt(open, nil)); err != nil {
 		return nil, release, err
 	}
 	text, err := json.Marshal(r)

@@ -337,8 +337,26 @@ func TestImageOfChangingTree(t *testing.T) {
 		}
 		p.await("it does not go on", func() bool { return len(other.text()) > before })
 	}
+	if b, err := os.ReadFile(filepath.Join(p.dir, "holdfast.job")); err == nil {
+		t.Errorf("without an image the directory is for those of one program: %s", b)
+	}
 	p.criu = criu
 	p.mustImage(p.take()...)
+	other.pid, other.dir, other.criu = child.Children(p.pid)[1], p.dir, criu
+	if out, err := other.image(other.take()...); err == nil ||
+		!strings.Contains(out, "is for images of another program (sh)") {
+		t.Errorf("got %v, %s", err, out)
+	}
+}
+
+// TestImageOfItself: a command that one of the processes has started cannot save these.
+func TestImageOfItself(t *testing.T) {
+	criu := criuForTests(t)
+	l := newPoCLLab(t)
+	p := l.startImaged(criu, "among what it has started", "sh", "-c", filepath.Join(built.dir, "held")+
+		" 1000000000 never >rounds & until grep -q 'round 0' rounds; do :; done; "+
+		filepath.Join(built.dir, "holdfast")+" image $$ --dir images --criu "+criu+" 2>&1; kill $!")
+	p.await("it does not end", func() bool { return !p.there() })
 }
 
 // TestPausedInNamespaces: of two programs with one number in PID namespaces of their own, the one that is named is

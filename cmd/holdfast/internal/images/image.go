@@ -63,6 +63,13 @@ func newImage() *cobra.Command {
 			case o.truncate && o.append:
 				return errors.New("--truncate and --append: give one of them")
 			}
+			pids, err := verb.Processes(args)
+			if err != nil {
+				return err
+			}
+			if _, err := os.Stat("/proc/" + strings.Join(args, "")); err != nil {
+				return fmt.Errorf("there is no process %d", pids[0])
+			}
 			if _, err := gpustate.ParseSelect(o.device); err != nil {
 				return err
 			}
@@ -73,7 +80,7 @@ func newImage() *cobra.Command {
 			if o.restore {
 				err = o.start(cmd, &row)
 			} else {
-				err = o.save(cmd, args, &row)
+				err = o.save(cmd, pids[0], &row)
 			}
 			if err != nil {
 				row.Error = err.Error()
@@ -107,12 +114,7 @@ func newImage() *cobra.Command {
 }
 
 // save takes an image.
-func (o *imageFlags) save(cmd *cobra.Command, args []string, row *imageRow) error {
-	pids, err := verb.Processes(args)
-	if err != nil {
-		return err
-	}
-	pid := pids[0]
+func (o *imageFlags) save(cmd *cobra.Command, pid int, row *imageRow) error {
 	served, cuda, err := image.Programs(pid)
 	if err != nil {
 		return err
