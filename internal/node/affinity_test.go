@@ -27,6 +27,7 @@ func bind(t *testing.T, to *unix.CPUSet) {
 
 // TestWiden: a daemon that was started by a rank on one processor runs on those of the other ranks, too.
 func TestWiden(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "") // a value from outside would stay
 	var all, first, second unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil || all.Count() < 2 {
 		t.Skipf("%d processors (%v), want 2", all.Count(), err)
