@@ -27,6 +27,8 @@ typedef void MPI_Grequest_query_function(void *);
 typedef void MPI_Grequest_free_function(void *);
 typedef void MPI_Grequest_cancel_function(void *);
 #include HFM_ABI
+typedef int MPI_Comm_copy_attr_function(MPI_Comm, int, void *, void *, void *, int *);
+typedef int MPI_Comm_delete_attr_function(MPI_Comm, int, void *, void *);
 #include "layer.h"
 
 #define REAL(name) REAL_OF(name)

@@ -161,8 +161,35 @@ static void learn_shared_handles(void) {
 	shared_handles[1] = shared_handle(barriers);
 }
 
+/* no_copy keeps the layer's attribute from duplicates. */
+static int no_copy(MPI_Comm comm, int key, void *state, void *value, void *copy, int *flag) {
+	(void)comm, (void)key, (void)state, (void)value, (void)copy;
+	*flag = 0;
+	return MPI_SUCCESS;
+}
+
+/* ends is called by MPI_Finalize, which first deletes the attributes of MPI_COMM_SELF, the newest first. The layer's is
+ * the oldest: call-backs of the program's may still receive messages. */
+static int ends(MPI_Comm comm, int key, void *value, void *state) {
+	(void)comm, (void)key, (void)value, (void)state;
+	hfm_depth = 1;
+	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
+		drop_mail(c);
+	}
+	reap(true);
+	hfm_watch_ends(1);
+	hfm_on = false;
+	hfm_set_state();
+	REAL(Cancel)(&never);
+	REAL(Wait)(&never, MPI_STATUS_IGNORE);
+	REAL(Comm_free)(&loop);
+	REAL(Comm_free)(&hidden);
+	REAL(Comm_free)(&aside);
+	return MPI_SUCCESS;
+}
+
 static void begun(void) {
-	int thread = 0;
+	int thread = 0, key = 0;
 	uint64_t sum;
 	struct hfm_comm world = { .name = "world" }, self = { .name = "self" };
 	hfm_depth = 1;
@@ -172,6 +199,8 @@ static void begun(void) {
 	hfm_threads = thread == MPI_THREAD_MULTIPLE;
 	hfm_new_page();
 	hfm_first_thread();
+	REAL(Comm_create_keyval)(no_copy, ends, &key, NULL);
+	REAL(Comm_set_attr)(MPI_COMM_SELF, key, NULL);
 	REAL(Comm_dup)(MPI_COMM_SELF, &loop);
 	REAL(Comm_set_errhandler)(loop, MPI_ERRORS_RETURN);
 	REAL(Irecv)(NULL, 0, MPI_PACKED, 0, 2, loop, &never);
@@ -223,25 +252,9 @@ static int hfm_Init_thread(int *argc, char ***argv, int required, int *provided)
 }
 
 static int hfm_Finalize(void) {
-	if (hfm_on && hfm_depth == 0) {
-		hfm_depth = 1;
-		for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
-			drop_mail(c);
-		}
-		reap(true);
-		hfm_watch_ends(1);
-		hfm_on = false;
-		hfm_set_state();
-		REAL(Cancel)(&never);
-		REAL(Wait)(&never, MPI_STATUS_IGNORE);
-		REAL(Comm_free)(&loop);
-		REAL(Comm_free)(&hidden);
-		REAL(Comm_free)(&aside);
-		hfm_depth = 0;
-	}
-	hfm_depth++;
+	hfm_depth += !hfm_on; /* else the call-backs of the program's attributes come first, and ends turns the layer off */
 	int rc = REAL(Finalize)();
-	hfm_depth--;
+	hfm_depth -= hfm_depth > 0;
 	return rc;
 }
 

@@ -219,10 +219,14 @@ static int C(hfm_Irecv)(
 	return rc;
 }
 
-/* receive_by posts a receive and waits for it, where a rank has several threads. */
+/* receive_by posts a receive and waits for it, where a rank has several threads. A receive from MPI_PROC_NULL waits for
+ * nothing, and MPICH's request of one does not say that in its status. */
 static int C(receive_by)(
 	enum hfm_call call, void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
 	MPI_Request request;
+	if (source == MPI_PROC_NULL) {
+		return REAL(C(Recv))(buf, n, type, source, tag, comm, status);
+	}
 	int rc = C(irecv)(call, buf, n, type, source, tag, comm, &request);
 	return rc == MPI_SUCCESS ? end_one(call, &request, NULL, status) : rc;
 }

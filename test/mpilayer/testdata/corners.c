@@ -419,6 +419,45 @@ static void generalized(void) {
   MPI_Wait(&s, MPI_STATUS_IGNORE);
 }
 
+/* A receive from nobody leaves its buffer, and says that in its status. */
+static void from_nobody(void) {
+  int in = 5, out = 6, count = -1;
+  for (int i = 0; i < 3; i++) {
+    MPI_Status st = {.MPI_SOURCE = 77, .MPI_TAG = 77};
+    if (i == 0) {
+      MPI_Recv(&in, 1, MPI_INT, MPI_PROC_NULL, 4, comm, &st);
+    } else if (i == 1) {
+      MPI_Sendrecv(&out, 1, MPI_INT, MPI_PROC_NULL, 4, &in, 1, MPI_INT,
+                   MPI_PROC_NULL, 4, comm, &st);
+    } else {
+      MPI_Sendrecv_replace(&in, 1, MPI_INT, MPI_PROC_NULL, 4, MPI_PROC_NULL, 4,
+                           comm, &st);
+    }
+    MPI_Get_count(&st, MPI_INT, &count);
+    CHECK(in == 5 && count == 0 && st.MPI_SOURCE == MPI_PROC_NULL &&
+          st.MPI_TAG == MPI_ANY_TAG);
+  }
+}
+
+/* MPI_Finalize calls this one. Its message was in flight long before. */
+static int last_received(MPI_Comm self, int key, void *value, void *state) {
+  MPI_Status st;
+  int in = -1;
+  MPI_Recv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &st);
+  STATUS(&st, 3, 1);
+  CHECK(in == from && self == MPI_COMM_SELF && value == &bad && state == NULL &&
+        key != MPI_KEYVAL_INVALID);
+  return MPI_SUCCESS;
+}
+
+static void send_last(void) {
+  int key;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, last_received, &key, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, &bad);
+  MPI_Send(&me, 1, MPI_INT, to, 3, MPI_COMM_WORLD);
+  in_flight();
+}
+
 int main(int argc, char **argv) {
   int n, all;
   MPI_Errhandler counts;
@@ -441,7 +480,9 @@ int main(int argc, char **argv) {
     order();
     freed_comm();
     generalized();
+    from_nobody();
   }
+  send_last();
   MPI_Comm_free(&comm);
   MPI_Reduce(&bad, &all, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
   if (me == 0) {
