@@ -19,6 +19,21 @@ static int unseen(const char *what) {
 		what);
 }
 
+/* The layer counts messages by ranks of MPI_COMM_WORLD: those of hf_init must be the same. A process that is alone in
+ * its MPI has no messages of others. */
+static int same_rank(const struct hf_client *c) {
+	int rank, size;
+
+	c->layer->place(&rank, &size);
+	if (size == 1 || (rank == c->rank && size == c->size)) {
+		return HF_OK;
+	}
+	return hf_fail(HF_E_ARG,
+		"hf_init: rank %d of %d is rank %d of %d in MPI_COMM_WORLD: give hf_init all ranks in that order, or leave "
+		"libholdfast-mpi out (holdfast run --messages=false)",
+		c->rank, c->size, rank, size);
+}
+
 int hf_find_layer(struct hf_client *c, bool mpi) {
 	const struct hf_message_layer *(*find)(void) = NULL;
 	void *at = dlsym(RTLD_DEFAULT, "hf_message_layer");
@@ -32,7 +47,7 @@ int hf_find_layer(struct hf_client *c, bool mpi) {
 		c->layer = NULL;
 		return mpi ? unseen("has not seen MPI_Init") : HF_OK;
 	}
-	return HF_OK;
+	return c->layer != NULL ? same_rank(c) : HF_OK;
 }
 
 /* The program gathers for the daemon by a collective, which the layer must see. */

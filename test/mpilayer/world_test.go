@@ -60,3 +60,26 @@ func TestRefusedByName(t *testing.T) {
 		})
 	}
 }
+
+// TestOtherRanks: hf_init refuses ranks that are not those of MPI_COMM_WORLD, whose messages the library counts, and
+// names the remedy.
+func TestOtherRanks(t *testing.T) {
+	const ranks = 3
+	dir := installed(t)
+	program := compile(t, dir, "testdata/others.c")
+	for _, l := range mpirun.Launchers() {
+		for which, want := range map[string][]string{
+			"few":   {"rank 0 of 2 is rank 0 of 3", "rank 1 of 2 is rank 1 of 3"},
+			"moved": {"rank 0 of 3 is rank 2 of 3", "rank 1 of 3 is rank 0 of 3", "rank 2 of 3 is rank 1 of 3"},
+		} {
+			out, err := start(t, l, dir, t.TempDir(), ranks, program[l.Name], which)
+			right := err == nil && strings.Count(out, "--messages=false") == len(want)
+			for _, text := range want {
+				right = right && strings.Contains(out, ": -1: hf_init: "+text+" in MPI_COMM_WORLD: ")
+			}
+			if !right {
+				t.Errorf("%s, %s: want %q: %v\n%s", l.Name, which, want, err, out)
+			}
+		}
+	}
+}

@@ -465,6 +465,11 @@ const char *hfm_deliver(struct hfm_comm *c) {
 	return NULL;
 }
 
+static void place(int *rank, int *size) {
+	*rank = hfm_rank;
+	*size = hfm_size;
+}
+
 static uint64_t seen(void) {
 	uint64_t n = 0;
 	if (!hfm_on) {
@@ -543,7 +548,7 @@ static const char *post_again(void) {
 
 /* libholdfast looks for hf_message_layer. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void) {
-	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, share, turn, cut, sync_now, save, load,
-		resume, protect, unprotect, post_again };
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, place, share, turn, cut, sync_now, save,
+		load, resume, protect, unprotect, post_again };
 	return &layer;
 }
