@@ -136,8 +136,9 @@ func TestReadsBefore(t *testing.T) {
 
 // late are drivers around that of the fake devices, for workers.
 var late = map[string]func(driver.Driver) driver.Driver{
-	"reads": func(d driver.Driver) driver.Driver { return lateReads{d} },
-	"fills": func(d driver.Driver) driver.Driver { return lateFills{d} },
+	"reads":                    func(d driver.Driver) driver.Driver { return lateReads{d} },
+	"reads, and launches fail": func(d driver.Driver) driver.Driver { return failingLaunches{lateReads{d}} },
+	"fills":                    func(d driver.Driver) driver.Driver { return lateFills{d} },
 }
 
 // serveLate serves a device with lateReads.
@@ -213,6 +214,71 @@ func TestPiecesBefore(t *testing.T) {
 	}
 	if bad > 0 {
 		t.Errorf("%d of 30 markers were complete before the read in front of them", bad)
+	}
+}
+
+// failingLaunches is a driver with late reads whose launches fail while they run.
+type failingLaunches struct{ lateReads }
+
+func (l failingLaunches) Open(index int) (driver.Device, error) {
+	d, err := l.Driver.Open(index)
+	return &failingDevice{lateDevice: lateDevice{Device: d}}, err
+}
+
+type failingDevice struct {
+	lateDevice
+	launches sync.Map
+}
+
+func (d *failingDevice) Launch(q, k driver.Handle, g driver.Grid, wait []driver.Event) (driver.Event, error) {
+	e, err := d.Device.Launch(q, k, g, wait)
+	d.launches.Store(e, true)
+	return e, err
+}
+
+func (d *failingDevice) EventDone(e driver.Event) (bool, error) {
+	if _, fails := d.launches.Load(e); fails {
+		return false, nil
+	}
+	return d.lateDevice.EventDone(e)
+}
+
+func (d *failingDevice) WaitEvent(e driver.Event) error {
+	err := d.lateDevice.WaitEvent(e)
+	if _, fails := d.launches.Load(e); fails {
+		err = driver.ErrKernelFault
+	}
+	return err
+}
+
+// TestReadsBeforeFailures: a command behind a launch that failed, and that launch, are complete after the reads that
+// the launch came after.
+func TestReadsBeforeFailures(t *testing.T) {
+	p := serveWith(t, Options{}, "reads, and launches fail")
+	c := open(t, p.sel)
+	defer c.d.Close()
+	want := bytes.Repeat([]byte{1, 2, 3, 4}, elements)
+	a := must(c.d.Queue("a"))(t)
+	from := must(c.d.Buffer("from", len(want)))(t)
+	ok(t, a.Write(from, 0, want))
+	for kind, opt := range map[string]gpustate.QueueOptions{"in order": {Profiling: true},
+		"out of order": {Profiling: true, OutOfOrder: true}} {
+		q := must(c.d.QueueWith(kind, opt))(t)
+		for _, behind := range []bool{false, true} {
+			got := bytes.Repeat([]byte{9}, len(want))
+			r := must(a.ReadAsync(from, 0, got))(t)
+			last := must(q.Launch(c.k, []int{1}, nil, r))(t)
+			if behind {
+				last = must(q.Marker())(t)
+			}
+			if err := last.Wait(); behind != (err == nil) {
+				t.Errorf("%s, behind %v: got %v", kind, behind, err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s, behind %v: the bytes of the read have not come", kind, behind)
+			}
+			ok(t, r.Wait())
+		}
 	}
 }
 

@@ -5,13 +5,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/wire"
 )
 
-// issue sends one command, which gets an event unless it is plain and the queue is lazy.
-func (d *Device) issue(q *queue, k kind, event *uint64, wait []driver.Event, m wire.Message) (driver.Event, error) {
-	pieces := 1
-	if k == plain && q.lazy {
-		pieces = 0
+// issue sends one command, which gets an event unless it is lazy.
+func (d *Device) issue(lazy bool, event *uint64, m wire.Message) (ev driver.Event, err error) {
+	if !lazy {
+		ev = d.enter(1, nil)
 	}
-	ev := d.enter(q, k, pieces, wait, filling{})
 	*event = uint64(ev)
 	if err := d.out.Post(m); err != nil {
 		d.drop(ev)
@@ -38,7 +36,7 @@ func (d *Device) Launch(qh, k driver.Handle, g driver.Grid, wait []driver.Event)
 	}
 	m := &q.launch
 	*m = wire.Launch{Queue: q.id, Kernel: k.(*kernel).id, Grid: g, Wait: wait}
-	return d.issue(q, plain, &m.Event, wait, m)
+	return d.issue(q.lazy, &m.Event, m)
 }
 
 // Copy copies within the device.
@@ -50,7 +48,7 @@ func (d *Device) Copy(qh, dst driver.Handle, to driver.Place, src driver.Handle,
 		return 0, err
 	}
 	m := &wire.Copy{Queue: q.id, Dst: dst.(*mem).id, To: to, Src: src.(*mem).id, From: from, Wait: wait}
-	return d.issue(q, plain, &m.Event, wait, m)
+	return d.issue(q.lazy, &m.Event, m)
 }
 
 // Fill fills a place. Of an object that the program has mapped it fills the bytes here.
@@ -64,30 +62,29 @@ func (d *Device) Fill(qh, h driver.Handle, p driver.Place, pattern []byte, wait 
 		return 0, err
 	}
 	m := &wire.Fill{Queue: q.id, Mem: o.id, Place: p, Pattern: pattern, Wait: wait}
-	return d.issue(q, plain, &m.Event, wait, m)
+	return d.issue(q.lazy, &m.Event, m)
 }
 
 // Barrier is Marker that later commands of the queue come after.
 func (d *Device) Barrier(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return d.mark(q.(*queue), barrier, wait)
+	return d.mark(q.(*queue), true, wait)
 }
 
 // Marker gives an event that completes after those in wait, or after all
 // commands of the queue.
 func (d *Device) Marker(q driver.Handle, wait []driver.Event) (driver.Event, error) {
-	return d.mark(q.(*queue), marker, wait)
+	return d.mark(q.(*queue), false, wait)
 }
 
-func (d *Device) mark(q *queue, k kind, wait []driver.Event) (driver.Event, error) {
+func (d *Device) mark(q *queue, barrier bool, wait []driver.Event) (driver.Event, error) {
 	if err := bounded(wait); err != nil {
 		return 0, err
 	}
-	m := &wire.Marker{Queue: q.id, Barrier: k == barrier, Wait: wait}
-	return d.issue(q, k, &m.Event, wait, m)
+	m := &wire.Marker{Queue: q.id, Barrier: barrier, Wait: wait}
+	return d.issue(false, &m.Event, m)
 }
 
-// WaitEvent waits until the server has told that the command is complete, and the bytes of
-// reads before it are here.
+// WaitEvent waits until the server has reported the command, and the bytes of reads before it are here.
 func (d *Device) WaitEvent(e driver.Event) error {
 	d.mu.Lock()
 	p := d.events[e]
@@ -143,10 +140,10 @@ func (d *Device) ReleaseEvent(e driver.Event) {
 	d.mu.Lock()
 	p := d.events[e]
 	over := p == nil || p.finished.Load()
-	if over || p.order == nil {
+	if over || p.fills == nil {
 		delete(d.events, e)
 	} else {
-		p.order.released = true // the commands behind it wait for it
+		p.fills.released = true // transfers of its memory wait for it
 	}
 	tell := !over || p != nil && p.err != nil
 	d.mu.Unlock()

@@ -34,11 +34,10 @@ type Device struct {
 	// A core copies slower than a device does: if there are many, some pieces
 	// are copied at the same time.
 	copiers int
-	emptied chan wire.Done // reads in the arena, for the copiers
+	emptied chan *report // of reads, whose bytes the copiers take out of the arena
 
 	ids          atomic.Uint64
 	unawaitedNow atomic.Int32  // len(unawaited)
-	orders       atomic.Int32  // events with an order that are not complete; changed with mu held
 	slots        chan struct{} // one for each that is free
 
 	mu        sync.Mutex
@@ -48,6 +47,7 @@ type Device struct {
 	events    map[driver.Event]*pending
 	unawaited []unawaited
 	reads     []*pending // that are not complete, oldest first
+	reports   []*report  // that are not taken in, oldest first
 	into      [wire.Slots]slot
 	moving    driver.Mover
 	closed    bool
@@ -95,7 +95,7 @@ type pending struct {
 	unawaited bool
 	err       error
 	times     *driver.Times
-	order     *order // nil of most
+	fills     *filling // of a read that is not complete
 }
 
 // slot is the use of a slot.
@@ -125,10 +125,6 @@ type (
 		lazy    bool
 		ordered bool
 		launch  wire.Launch // the last one
-
-		// guarded by the device's mu
-		orders  []*pending // with an order: of an ordered queue, what the next command comes after
-		barrier *pending   // the last one with an order, of a queue out of order
 	}
 )
 

@@ -111,7 +111,7 @@ func start(c net.Conn, o Options) (*Device, error) {
 		}
 		d.conn, d.out = d.ring, wire.NewSender(d.ring, 0)
 		if d.copiers > 1 {
-			d.emptied = make(chan wire.Done, wire.Slots)
+			d.emptied = make(chan *report, wire.Slots)
 		}
 	}
 	go d.out.Run(d.stop)

@@ -15,7 +15,7 @@
 // program's memory is read before Write returns, which does not wait for the
 // device: see unawaited. Memory of a Read that does not block is written by a
 // goroutine of this package until its event is complete; no command that comes after
-// it is complete before, whatever the server has reported: see order. Through a Unix socket
+// it is complete before: see report. Through a Unix socket
 // memory of the kind MemHost that comes with a file is mapped by the server, which
 // moves bytes between it and the device itself: see memory.
 //

@@ -138,14 +138,14 @@ func (d *Device) direct(q *queue, m wire.Direct, host []byte, blocking bool) (ev
 	if m.Wait, err = d.after(q, m.Wait); err != nil {
 		return 0, true, err
 	}
-	k, fills := plain, filling{}
-	if !m.Write {
-		k, fills = read, filling{host, true}
-	}
-	if err := d.filled(q, k, host, true); err != nil {
+	if err := d.filled(q, !m.Write, host, true); err != nil {
 		return 0, true, err
 	}
-	ev = d.enter(q, k, 1, m.Wait, fills)
+	var fills *filling
+	if !m.Write {
+		fills = &filling{q: q, host: host, direct: true}
+	}
+	ev = d.enter(1, fills)
 	m.Queue, m.Event, m.Region, m.At, m.Bytes = q.id, uint64(ev), id, at, int64(len(host))
 	if err := d.out.Now(&m); err != nil {
 		d.drop(ev)

@@ -106,8 +106,8 @@ const alert = 100 * time.Microsecond
 
 // copyOut takes pieces of reads out of the arena until emptied is closed.
 func (d *Device) copyOut() {
-	for m := range d.emptied {
-		d.finish(&m)
+	for r := range d.emptied {
+		d.copyPiece(r)
 		for last := time.Now(); time.Since(last) < alert; runtime.Gosched() {
 			for range 32 {
 				if d.help() {
@@ -125,9 +125,9 @@ const patience = time.Millisecond
 // help takes one piece out of the arena that no copier has begun with.
 func (d *Device) help() bool {
 	select {
-	case m, open := <-d.emptied:
+	case r, open := <-d.emptied:
 		if open {
-			d.finish(&m)
+			d.copyPiece(r)
 		}
 		return open
 	default:
@@ -248,6 +248,10 @@ func (d *Device) answer(m *wire.Reply) error {
 	}
 	delete(d.requests, m.Req)
 	c.reply = m
+	if len(d.reports) > 0 {
+		d.reports = append(d.reports, &report{call: c, here: true})
+		return nil
+	}
 	c.finish()
 	return nil
 }
@@ -282,7 +286,7 @@ func (d *Device) complete(m *wire.Done) error {
 	case m.Err == nil && want > 0 && d.arena == nil:
 		return fmt.Errorf("%w: a read without bytes", wire.ErrProtocol)
 	case m.Err == nil && want > 0 && d.emptied != nil && !last:
-		d.emptied <- *m // waiting goroutines help with it
+		d.emptied <- d.expectBytes(m) // waiting goroutines help with it
 		return nil
 	}
 	d.finish(m)
@@ -303,41 +307,57 @@ func (d *Device) readPiece(p *piece) error {
 	return nil
 }
 
-// finish takes the bytes of a read out of the arena, frees the slot and completes
-// the event.
-func (d *Device) finish(m *wire.Done) {
-	if n := m.Slot - 1; n >= 0 {
-		d.mu.Lock()
-		s := d.into[n]
-		d.mu.Unlock()
-		if m.Err == nil && d.arena != nil && len(s.into.Host) > 0 {
-			s.into.unpack(d.arena[n*wire.SlotBytes:])
-		}
-		d.mu.Lock()
-		d.into[n] = slot{}
-		d.free = append(d.free, n)
-		d.mu.Unlock()
-		d.slots <- struct{}{}
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if e := driver.Event(m.Event); d.events[e] != nil && d.events[e].step(m) {
-		d.piecesReported(e, d.events[e])
-	}
+// copyPiece takes the bytes of a piece out of the arena.
+func (d *Device) copyPiece(r *report) {
+	d.emptySlot(&r.Done)
+	d.bytesHere(r)
 }
 
-// step counts a piece of an event down and reports whether it was the last; the
-// device's mu is held.
-func (p *pending) step(m *wire.Done) bool {
-	if p.left == 0 {
-		return false // the server repeats itself
+// finish takes in a report, with the bytes of a read.
+func (d *Device) finish(m *wire.Done) {
+	d.emptySlot(m)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.reports) > 0 {
+		d.reports = append(d.reports, &report{Done: *m, here: true})
+		return
+	}
+	d.step(m)
+}
+
+// emptySlot takes the bytes of a read out of the arena and frees the slot.
+func (d *Device) emptySlot(m *wire.Done) {
+	n := m.Slot - 1
+	if n < 0 {
+		return
+	}
+	d.mu.Lock()
+	s := d.into[n]
+	d.mu.Unlock()
+	if m.Err == nil && d.arena != nil && len(s.into.Host) > 0 {
+		s.into.unpack(d.arena[n*wire.SlotBytes:])
+	}
+	d.mu.Lock()
+	d.into[n] = slot{}
+	d.free = append(d.free, n)
+	d.mu.Unlock()
+	d.slots <- struct{}{}
+}
+
+// step counts a piece of an event down, and completes the event with the last one; mu is held.
+func (d *Device) step(m *wire.Done) {
+	e := driver.Event(m.Event)
+	p := d.events[e]
+	if p == nil || p.left == 0 {
+		return // it is released, or the server repeats itself
 	}
 	p.err = cmp.Or(p.err, m.Err)
 	if m.Times != nil {
 		p.times = m.Times
 	}
-	p.left--
-	return p.left == 0
+	if p.left--; p.left == 0 {
+		d.end(e, p)
+	}
 }
 
 // OnMove sets the function that moves the program when the server asks for it.

@@ -38,14 +38,14 @@ func (d *Device) transfer(q *queue, mem uint64, list []piece, t driver.Transfer,
 	}
 	m := wire.Transfer{Queue: q.id, Mem: mem, Write: !t.Read, Inline: !t.Read && d.arena == nil,
 		Unawaited: !t.Read && t.Block, Wait: wait}
-	k, fills := plain, filling{}
-	if t.Read {
-		k, fills = read, filling{host: t.Host}
-	}
-	if err := d.filled(q, k, t.Host, false); err != nil {
+	if err := d.filled(q, t.Read, t.Host, false); err != nil {
 		return 0, err
 	}
-	ev := d.enter(q, k, len(list), wait, fills)
+	var fills *filling
+	if t.Read {
+		fills = &filling{q: q, host: t.Host, whole: len(list) == 1}
+	}
+	ev := d.enter(len(list), fills)
 	m.Event = uint64(ev)
 	if m.Unawaited {
 		d.enterUnawaited(q, ev)

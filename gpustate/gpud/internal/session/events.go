@@ -100,8 +100,9 @@ func (s *Session) markReported(id driver.Event, e *event) {
 }
 
 // after returns channels that are closed when the completion of each command before this one has been sent, except
-// those that its own queue reports earlier anyway. Each queue is followed separately, so completions arrive in any
-// order, but a client that sees one may ask for the times of those before it.
+// those that its own queue reports earlier anyway. Each queue is followed separately, so commands end here in any
+// order. But a client that sees one complete uses the bytes of the reads before it, and asks for the times of commands
+// there.
 func (s *Session) after(q *queue, i *item, wait []driver.Event) (list []<-chan struct{}) {
 	if q.unreported == nil && len(wait) == 0 || q.unreported != nil && i.ev == 0 {
 		return nil

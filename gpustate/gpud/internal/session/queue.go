@@ -176,7 +176,7 @@ func (q *queue) run() {
 			others.Wait()
 			q.followed.Add(-1)
 			q.answer(i.finish-1, err)
-		case q.desc.OutOfOrder && i.ev != 0 && (i.err != nil || i.native == 0 && i.mayBeReported()):
+		case q.desc.OutOfOrder && i.ev != 0 && (i.err != nil || i.native == 0) && i.mayBeReported():
 			q.complete(i)
 		case q.desc.OutOfOrder && i.ev != 0 && q.s.waiters.TryAcquire(1):
 			others.Go(func() {
@@ -230,15 +230,15 @@ func (q *queue) next(untimed *[]item) (i item, more bool) {
 func (q *queue) sweep(untimed *[]item) bool {
 	left := (*untimed)[:0]
 	for _, i := range *untimed {
-		done, err := i.native == 0, error(nil)
+		done := i.native == 0 || i.err != nil
 		if !done {
-			done, err = q.s.drv.EventDone(i.native)
+			done, i.err = q.s.drv.EventDone(i.native)
 		}
-		if err == nil && !(done && i.mayBeReported()) {
+		if !done && i.err == nil || !i.mayBeReported() {
 			left = append(left, i)
 			continue
 		}
-		i.err, i.waited = err, true
+		i.waited = true
 		q.complete(i)
 	}
 	some := len(left) < len(*untimed)
@@ -291,8 +291,8 @@ func (q *queue) end(i item) {
 	if err == nil && i.native != 0 && !i.waited {
 		err = q.wait(i.native)
 	}
-	for k := 0; k < len(i.after) && err == nil; k++ {
-		<-i.after[k]
+	for _, reported := range i.after {
+		<-reported
 	}
 	if err != nil {
 		if !errors.As(err, new(*driver.CommandError)) {
