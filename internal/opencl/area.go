@@ -95,15 +95,6 @@ func (a *areas) forgetAll() {
 	a.list = nil
 }
 
-// mapSealed maps a whole file that no process can shrink.
-func mapSealed(f *os.File) ([]byte, error) {
-	b, err := shm.Map(f)
-	if errors.Is(err, shm.ErrSize) {
-		err = fmt.Errorf("%w: %w", wire.ErrProtocol, err)
-	}
-	return b, err
-}
-
 // slot is one of those that a transfer uses in turn.
 type slot struct {
 	bytes   []byte

@@ -107,6 +107,18 @@ func (d *devices) all() []*device {
 	return slices.Clone(d.list)
 }
 
+// inUse returns the numbers of the devices on which the program has made objects.
+func (d *devices) inUse() (list []int) {
+	for i, one := range d.all() {
+		one.mu.Lock()
+		if one.used {
+			list = append(list, i)
+		}
+		one.mu.Unlock()
+	}
+	return list
+}
+
 // used names those that the program makes objects on.
 func (d *devices) used() (names []string) {
 	all := d.all()

@@ -149,6 +149,16 @@ func (m *mem) makeCurrentOnAll(s *Server) error {
 	return nil
 }
 
+func accessOf(n uint32) gpustate.Access {
+	switch n {
+	case 1:
+		return gpustate.ReadOnly
+	case 2:
+		return gpustate.WriteOnly
+	}
+	return gpustate.ReadWrite
+}
+
 func newBuffers(c *clContext, bufs []*gpustate.Buffer, root *mem, a gpustate.Access) *mem {
 	o := &mem{ctx: c, bufs: bufs, root: root, access: a}
 	if root == nil {

@@ -13,16 +13,6 @@ type sampler struct {
 	on []*gpustate.Sampler
 }
 
-func accessOf(n uint32) gpustate.Access {
-	switch n {
-	case 1:
-		return gpustate.ReadOnly
-	case 2:
-		return gpustate.WriteOnly
-	}
-	return gpustate.ReadWrite
-}
-
 func (h *handler) createQueue(m *wire.Request) (*reply, error) {
 	id, c, d, properties := m.U64(), next[*clContext](h, m), h.devices.next(m), m.U32()
 	at := c.place(m, d)

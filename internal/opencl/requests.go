@@ -2,32 +2,9 @@ package opencl
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
-
-// bulk reads the bytes that follow a request. Their number has been checked.
-func (h *handler) bulk(n uint64) ([]byte, error) {
-	b := h.again
-	if b == nil {
-		b = make([]byte, n)
-		if _, err := io.ReadFull(h.conn, b); err != nil {
-			return nil, err
-		}
-	}
-	h.now.bulk = b
-	return b, nil
-}
-
-// skip reads past bytes that are of no use.
-func (h *handler) skip(n uint64) error {
-	if n > 1<<62 {
-		return wire.ErrProtocol
-	}
-	_, err := io.CopyN(io.Discard, h.conn, int64(n))
-	return err
-}
 
 func (h *handler) hello(m *wire.Request) (*reply, error) {
 	version, pid, name := m.U32(), m.U32(), string(m.Bytes())

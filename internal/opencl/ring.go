@@ -44,6 +44,15 @@ func newRing(f *os.File) (*requestRing, error) {
 		awake: shm.Awake{Spare: shm.SpareCores()}}, nil
 }
 
+// mapSealed maps a whole file that no process can shrink.
+func mapSealed(f *os.File) ([]byte, error) {
+	b, err := shm.Map(f)
+	if errors.Is(err, shm.ErrSize) {
+		err = fmt.Errorf("%w: %w", wire.ErrProtocol, err)
+	}
+	return b, err
+}
+
 // ringLayout is where the ring is in its memory.
 var ringLayout = shm.RingLayout{Written: wire.RingWritten, Read: wire.RingRead, Asleep: wire.RingAsleep,
 	Data: wire.RingData, Bytes: wire.RingBytes}

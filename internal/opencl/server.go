@@ -221,6 +221,28 @@ type handler struct {
 	again   []byte // bulk of a request that is carried out again
 }
 
+// bulk reads the bytes that follow a request. Their number has been checked.
+func (h *handler) bulk(n uint64) ([]byte, error) {
+	b := h.again
+	if b == nil {
+		b = make([]byte, n)
+		if _, err := io.ReadFull(h.conn, b); err != nil {
+			return nil, err
+		}
+	}
+	h.now.bulk = b
+	return b, nil
+}
+
+// skip reads past bytes that are of no use.
+func (h *handler) skip(n uint64) error {
+	if n > 1<<62 {
+		return wire.ErrProtocol
+	}
+	_, err := io.CopyN(io.Discard, h.conn, int64(n))
+	return err
+}
+
 // wait waits for an event. One that the program sets is given up when all its devices are lost: the thread that would
 // set it may wait for them.
 func (s *Server) wait(e *event) error { return e.wait(s.ended, s.lossFor(e)) }

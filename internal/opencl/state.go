@@ -259,15 +259,3 @@ func (h *handler) restoreDevice(s saved) error {
 		return nil
 	})
 }
-
-// inUse returns the numbers of the devices on which the program has made objects.
-func (d *devices) inUse() (list []int) {
-	for i, one := range d.all() {
-		one.mu.Lock()
-		if one.used {
-			list = append(list, i)
-		}
-		one.mu.Unlock()
-	}
-	return list
-}
