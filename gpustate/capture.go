@@ -91,12 +91,15 @@ func (d *Device) LimitShadow(bytes int64) {
 	d.state.Limit = bytes
 }
 
-// Mark is the state of a device before a Restore: Undo reverses the restores since then. The caller releases it.
+// Mark is the state of a device, or of shares of its buffers: Undo reverses the restores and writes since then. The
+// caller releases it.
 type Mark struct {
-	d      *Device
-	record []byte
-	before *Capture // nil: nothing had written to the device's memory
+	before  *Capture // nil: nothing had written to the device's memory
+	restore func(ctx context.Context, read contents) error
 }
+
+// contents fills dst with bytes of content i from off on.
+type contents = func(i int, dst []byte, off int64) error
 
 // Mark records the state of the device. It waits for all commands. It is cheap as long as the program has issued no
 // command and restored nothing, which is usual before a Restore. Otherwise it costs a Capture, with alloc for the host
@@ -106,13 +109,17 @@ func (d *Device) Mark(ctx context.Context, alloc func(bytes int) []byte) (*Mark,
 		return nil, err
 	}
 	defer d.start()
-	m := &Mark{d: d, record: d.state.Table.Record().Encode()}
-	if d.untouched() {
-		return m, nil
+	rec := d.state.Table.Record().Encode()
+	m := &Mark{restore: func(ctx context.Context, read contents) error { return d.Restore(ctx, rec, read) }}
+	return m, m.take(d, func() (*Capture, error) { return d.state.Capture(ctx, alloc) })
+}
+
+// take takes the contents of a stopped device, if there are any.
+func (m *Mark) take(d *Device, capture func() (*Capture, error)) (err error) {
+	if !d.untouched() {
+		m.before, err = capture()
 	}
-	var err error
-	m.before, err = d.state.Capture(ctx, alloc)
-	return m, err
+	return err
 }
 
 // untouched reports whether the device's memory was never written: no command was
@@ -136,10 +143,11 @@ func (d *Device) untouched() bool {
 	return true
 }
 
-// Undo returns the device to the mark: it releases objects that a Restore has made since, and gives the others their
-// earlier bytes and arguments. Memory that nothing had written to is zero. It costs a Restore, and has its errors.
+// Undo returns the device, or the shares, to the mark: it releases objects that a Restore has made since, and gives the
+// others their earlier bytes and arguments. Memory that nothing had written to is zero. It costs a Restore, or a
+// WriteShares, and has its errors.
 func (m *Mark) Undo(ctx context.Context) error {
-	return m.d.Restore(ctx, m.record, func(i int, dst []byte, off int64) error {
+	return m.restore(ctx, func(i int, dst []byte, off int64) error {
 		if m.before == nil {
 			clear(dst)
 			return nil
@@ -319,62 +327,39 @@ func (d *Device) writeShares(ctx context.Context, known bool, fill func(w *Share
 	return d.state.Writing(known, func(w *checkpoint.Writer) error { return fill(&ShareWriter{w}) })
 }
 
-// ShareMark has the contents of shares of buffers: Undo restores them. The caller releases it.
-type ShareMark struct {
-	d      *Device
-	shares []Share
-	before *Capture // nil: nothing had written to the device's memory
-}
-
 // MarkShares records the contents of shares of buffers. Like Mark it is cheap as long as nothing has written to the
 // device's memory; otherwise it costs a CaptureShares, with alloc for the host memory. It keeps shares until Release.
-func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*ShareMark, error) {
+func (d *Device) MarkShares(ctx context.Context, shares []Share, alloc func(bytes int) []byte) (*Mark, error) {
 	if err := d.stop(ctx); err != nil {
 		return nil, err
 	}
 	defer d.start()
-	m := &ShareMark{d: d, shares: shares}
-	if d.untouched() {
-		return m, nil
-	}
-	var err error
-	m.before, err = d.state.CaptureShares(ctx, lowShares(shares), alloc)
-	return m, err
+	m := &Mark{restore: func(ctx context.Context, read contents) error {
+		return d.writeShares(ctx, false, func(w *ShareWriter) error { return w.rewrite(shares, read) })
+	}}
+	return m, m.take(d, func() (*Capture, error) { return d.state.CaptureShares(ctx, lowShares(shares), alloc) })
 }
 
-// Undo gives the shares their earlier bytes: zeros if nothing had written to the device's memory. It costs a
-// WriteShares of them.
-func (m *ShareMark) Undo(ctx context.Context) error {
+// rewrite writes contents of shares, in pieces.
+func (w *ShareWriter) rewrite(shares []Share, read contents) error {
 	var scratch []byte
-	return m.d.writeShares(ctx, false, func(w *ShareWriter) error {
-		for i := range m.shares {
-			s, off := &m.shares[i], int64(0)
-			for _, whole := range s.areas() {
-				for _, a := range whole.Cut(checkpoint.PieceBytes) {
-					n := a.Content()
-					if int64(len(scratch)) < n {
-						scratch = make([]byte, n)
-					}
-					if m.before != nil {
-						if err := m.before.ReadAt(ctx, i, scratch[:n], off); err != nil {
-							return err
-						}
-					}
-					off += n
-					if err := w.w.Write(a, scratch[:n], a.Size.Packed()); err != nil {
-						return err
-					}
+	for i := range shares {
+		off := int64(0)
+		for _, whole := range shares[i].areas() {
+			for _, a := range whole.Cut(checkpoint.PieceBytes) {
+				n := a.Content()
+				if int64(len(scratch)) < n {
+					scratch = make([]byte, n)
+				}
+				if err := read(i, scratch[:n], off); err != nil {
+					return err
+				}
+				off += n
+				if err := w.w.Write(a, scratch[:n], a.Size.Packed()); err != nil {
+					return err
 				}
 			}
 		}
-		return nil
-	})
-}
-
-// Release frees the mark's memory. Further calls do nothing.
-func (m *ShareMark) Release() error {
-	if m == nil || m.before == nil {
-		return nil
 	}
-	return m.before.Release()
+	return nil
 }

@@ -96,7 +96,7 @@ func (p *Protected) arrayDevices() (list []*gpustate.Device, arrays map[*gpustat
 }
 
 // saveBuffer saves the contents of an array on a device; nil without room.
-func (r *Restoring) saveBuffer(ctx context.Context, g *array) (*gpustate.ShareMark, error) {
+func (r *Restoring) saveBuffer(ctx context.Context, g *array) (*gpustate.Mark, error) {
 	if m, ok := r.shares[g]; ok {
 		return m, nil
 	}

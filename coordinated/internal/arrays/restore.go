@@ -31,12 +31,12 @@ type Restoring struct {
 	*capture.Restoring
 	p      *Protected
 	log    *slog.Logger
-	shares map[*array]*gpustate.ShareMark // buffers as they were
+	shares map[*array]*gpustate.Mark // buffers as they were
 }
 
 // Restore begins to restore everything. The caller closes it.
 func (p *Protected) Restore(c capture.Callbacks, log *slog.Logger) *Restoring {
-	return &Restoring{p.Protected.Restore(c), p, log, map[*array]*gpustate.ShareMark{}}
+	return &Restoring{p.Protected.Restore(c), p, log, map[*array]*gpustate.Mark{}}
 }
 
 // Close drops the previous contents, and gives the memory to captures.
