@@ -66,11 +66,14 @@ type entry struct {
 	made *wire.Request
 }
 
-func (e *entry) entered(id uint64, m *wire.Request) { e.id, e.made = id, m }
+func (e *entry) asEntry() *entry { return e }
 
-// enter is add for an object that a request has made.
-func (h *handler) enter(m *wire.Request, id uint64, o interface{ entered(uint64, *wire.Request) }) error {
-	o.entered(id, m)
+// clObject is an object of the program.
+type clObject interface{ asEntry() *entry }
+
+// enter is add for an object that a request has made; m is nil for programs and kernels.
+func (h *handler) enter(m *wire.Request, id uint64, o clObject) error {
+	*o.asEntry() = entry{id, m}
 	return h.add(id, o)
 }
 

@@ -218,7 +218,7 @@ func (s *Server) files() (files []*os.File, areas int, release func(), err error
 	}
 	dupOf(s.control)
 	files = append(files, s.door.paused.file, s.ring.file)
-	for _, a := range (&collector{s: s, requests: s.held.owed()}).allAreas() {
+	for _, a := range s.allAreas(s.held.owed()) {
 		files = append(files, a.file)
 		areas++
 	}

@@ -144,43 +144,31 @@ type keptRequest struct {
 type collector struct {
 	s        *Server
 	requests []*owed
-	objects  map[uint64]*entry
-	mems     map[uint64]*mem
-	queues   map[uint64]*queue
-	programs map[uint64]*program
-	kernels  map[uint64]*kernel
+	objects  map[uint64]clObject
 	events   map[*event]bool
 }
 
-func (c *collector) object(o any) {
+// object adds an object and those that it is made on.
+func (c *collector) object(o clObject) {
+	c.objects[o.asEntry().id] = o
 	switch o := o.(type) {
-	case *clContext:
-		c.objects[o.id] = &o.entry
 	case *queue:
-		c.objects[o.id], c.queues[o.id] = &o.entry, o
 		c.object(o.ctx)
 	case *mem:
-		c.objects[o.id], c.mems[o.id] = &o.entry, o
 		c.object(o.ctx)
 		if o.parent != nil {
 			c.object(o.parent)
 		}
-	case *sampler:
-		c.objects[o.id] = &o.entry
 	case *program:
-		c.programs[o.id] = o
 		c.object(o.ctx)
 	case *kernel:
-		c.kernels[o.id] = o
 		c.object(o.program)
 	}
 }
 
 // collect gathers all. Nothing runs.
 func (s *Server) collect() *collector {
-	c := &collector{s: s, requests: s.held.owed(), objects: map[uint64]*entry{}, mems: map[uint64]*mem{},
-		queues: map[uint64]*queue{}, programs: map[uint64]*program{}, kernels: map[uint64]*kernel{},
-		events: map[*event]bool{}}
+	c := &collector{s: s, requests: s.held.owed(), objects: map[uint64]clObject{}, events: map[*event]bool{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.objects {
@@ -248,10 +236,13 @@ func (s *Server) keep(k *kept) error {
 
 // describe fills in all but the contents.
 func (c *collector) describe(w *world) error {
-	for _, id := range slices.Sorted(maps.Keys(c.objects)) {
-		e := c.objects[id]
-		o := keptObject{ID: id, Op: e.made.Op, Body: e.made.Body}
-		if q := c.queues[id]; q != nil {
+	for _, one := range inOrder[clObject](c.objects) {
+		e := one.asEntry()
+		if e.made == nil {
+			continue
+		}
+		o := keptObject{ID: e.id, Op: e.made.Op, Body: e.made.Body}
+		if q, ok := one.(*queue); ok {
 			o.Failed = codeOf(q.failed)
 			if q.barrier != nil && q.barrier.isIssued() {
 				_, err := q.barrier.done()
@@ -260,9 +251,8 @@ func (c *collector) describe(w *world) error {
 		}
 		w.Objects = append(w.Objects, o)
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.programs)) {
-		p := c.programs[id]
-		o := keptProgram{ID: id, Context: p.ctx.id, Builds: map[int]text{}}
+	for _, p := range inOrder[*program](c.objects) {
+		o := keptProgram{ID: p.id, Context: p.ctx.id, Builds: map[int]text{}}
 		for i, one := range p.builds() {
 			if one != nil {
 				o.Builds[i] = p.texts[i]
@@ -270,9 +260,8 @@ func (c *collector) describe(w *world) error {
 		}
 		w.Programs = append(w.Programs, o)
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.kernels)) {
-		k := c.kernels[id]
-		o := keptKernel{ID: id, Program: k.program.id, Name: k.name, Args: c.args(k.args)}
+	for _, k := range inOrder[*kernel](c.objects) {
+		o := keptKernel{ID: k.id, Program: k.program.id, Name: k.name, Args: c.args(k.args)}
 		for i, err := range k.refused {
 			o.Args[i].Refused = codeOf(err)
 		}
@@ -349,8 +338,8 @@ func (c *collector) released(w *world) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	gone := func(id uint64) {
-		q := c.queues[id]
-		if c.s.objects[id] == nil || q != nil && q.left != nil {
+		q, isQueue := c.objects[id].(*queue)
+		if c.s.objects[id] == nil || isQueue && q.left != nil {
 			w.Released = append(w.Released, id)
 		}
 	}
@@ -370,13 +359,13 @@ func (c *collector) released(w *world) {
 	}
 }
 
-// allAreas returns the areas, also those that are to end, in the order of their numbers.
-func (c *collector) allAreas() []*area {
-	a := &c.s.areas
+// allAreas returns the areas, also those that requests are to end, in the order of their numbers.
+func (s *Server) allAreas(requests []*owed) []*area {
+	a := &s.areas
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := slices.Collect(maps.Values(a.list))
-	for _, o := range c.requests {
+	for _, o := range requests {
 		if o.area != nil && !o.heard() {
 			list = append(list, o.area)
 		}
@@ -387,7 +376,7 @@ func (c *collector) allAreas() []*area {
 
 func (c *collector) areas(w *world, all []*device) {
 	w.LastArea = c.s.areas.last
-	for _, a := range c.allAreas() {
+	for _, a := range c.s.allAreas(c.requests) {
 		one := keptArea{Number: a.number}
 		for _, d := range a.known {
 			one.Devices = append(one.Devices, slices.Index(all, d))
@@ -406,7 +395,7 @@ func pages(m *mem) int64 { return (int64(m.bytes()) + page - 1) &^ (page - 1) }
 func (c *collector) place(w *world, k *kept) error {
 	var at int64
 	for i, o := range w.Objects {
-		if m := c.mems[o.ID]; m != nil && m.root == m {
+		if m, ok := c.objects[o.ID].(*mem); ok && m.root == m {
 			w.Objects[i].At, w.Objects[i].Bytes = at, m.bytes()
 			at += pages(m)
 		}
@@ -423,7 +412,7 @@ func (c *collector) write(w *world, k *kept, sum bool) error {
 		if o.Bytes == 0 {
 			continue
 		}
-		if err := c.mems[o.ID].contents(k.room[o.At:][:o.Bytes]); err != nil {
+		if err := c.objects[o.ID].(*mem).contents(k.room[o.At:][:o.Bytes]); err != nil {
 			return fmt.Errorf("read object %d: %w", o.ID, err)
 		}
 	}

@@ -71,7 +71,7 @@ type Server struct {
 	pid     int
 
 	mu      sync.Mutex
-	objects map[uint64]any // *buffer, *queue, ... by the program's number
+	objects map[uint64]clObject // by the program's number
 	events  map[uint64]*event
 	state   []byte // that was captured and not taken
 	ordered bool   // the program has captured or restored: its objects are known by their order
@@ -97,7 +97,7 @@ type Server struct {
 
 func newServer(control *net.UnixConn, opt Options) *Server {
 	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
-	s := &Server{opt: opt, control: control, objects: map[uint64]any{}, events: map[uint64]*event{},
+	s := &Server{opt: opt, control: control, objects: map[uint64]clObject{}, events: map[uint64]*event{},
 		outbox: outbox{reads: map[*delivery]struct{}{}}, ended: make(chan struct{})}
 	s.asked, s.unasked = handler{Server: s}, handler{Server: s, unasked: true}
 	return s
@@ -116,7 +116,7 @@ func (s *Server) finish(why error) {
 }
 
 // add enters an object under a number that is free.
-func (s *Server) add(id uint64, o any) error {
+func (s *Server) add(id uint64, o clObject) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == 0 || s.objects[id] != nil || len(s.objects) >= maxObjects {
@@ -158,8 +158,13 @@ func next[T any](h *handler, m *wire.Request) T { return object[T](h.Server, m, 
 func allOf[T any](s *Server) (list []T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(s.objects)) {
-		if o, ok := s.objects[id].(T); ok {
+	return inOrder[T](s.objects)
+}
+
+// inOrder returns the objects of a kind, in the order of their numbers.
+func inOrder[T any](objects map[uint64]clObject) (list []T) {
+	for _, id := range slices.Sorted(maps.Keys(objects)) {
+		if o, ok := objects[id].(T); ok {
 			list = append(list, o)
 		}
 	}
@@ -169,7 +174,7 @@ func allOf[T any](s *Server) (list []T) {
 // numbered is an object with its number.
 type numbered struct {
 	id     uint64
-	object any
+	object clObject
 }
 
 // place returns where an object of that number is remembered, if another one is not.

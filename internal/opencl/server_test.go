@@ -24,7 +24,7 @@ import (
 // TestFindAgain: a number stands for its object until that is removed, and then for the next one, even if
 // the number was just looked for, or another one that is remembered in the same place.
 func TestFindAgain(t *testing.T) {
-	s := &Server{objects: map[uint64]any{}}
+	s := &Server{objects: map[uint64]clObject{}}
 	const id = 3
 	other := uint64(id + len(s.found))
 	for round := range 3 {
@@ -56,7 +56,7 @@ func TestFindAgain(t *testing.T) {
 
 // TestFindBesides: no request finds what another one has removed, whatever lookups run meanwhile.
 func TestFindBesides(t *testing.T) {
-	s := &Server{objects: map[uint64]any{}}
+	s := &Server{objects: map[uint64]clObject{}}
 	const rounds = 2000
 	var group sync.WaitGroup
 	stop := make(chan struct{})
