@@ -48,7 +48,8 @@ func inBuilt(program string) string {
 	return filepath.Join(built.dir, program)
 }
 
-func (w way) start(t *testing.T, program string, args ...string) *running {
+// command returns a program that begin starts.
+func (w way) command(t *testing.T, program string, args ...string) *running {
 	t.Helper()
 	r := &running{cmd: exec.CommandContext(t.Context(), inBuilt(program), args...),
 		end: filepath.Join(t.TempDir(), "end")}
@@ -59,15 +60,28 @@ func (w way) start(t *testing.T, program string, args ...string) *running {
 			r.usage = path
 		}
 	}
+	return r
+}
+
+// begin starts it, and returns when it can be paused: once it has a context.
+func (r *running) begin(t *testing.T) {
+	t.Helper()
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for { // it can be paused once it has a context
-		if found, err := pause.Find([]int{r.cmd.Process.Pid}); err == nil && len(found) == 1 {
-			return r
+	for {
+		if found, err := pause.Find([]int{r.pid()}); err == nil && len(found) == 1 {
+			return
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+func (w way) start(t *testing.T, program string, args ...string) *running {
+	t.Helper()
+	r := w.command(t, program, args...)
+	r.begin(t)
+	return r
 }
 
 // pid returns the program's process.
@@ -244,20 +258,11 @@ func (s session) says(t *testing.T, pairs ...string) {
 // TestPauseAtTheEnd: a program that comes to its end while it is paused waits, and ends as it would have.
 func TestPauseAtTheEnd(t *testing.T) {
 	in, end := io.Pipe()
-	r := &running{cmd: exec.CommandContext(t.Context(), inBuilt("ends"))}
-	r.cmd.Env = append(os.Environ(), pausable(filepath.Join(t.TempDir(), "usage"))...)
-	r.cmd.Stdin, r.cmd.Stdout, r.cmd.Stderr = in, &r.out, &r.said
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r := pausable(filepath.Join(t.TempDir(), "usage")).command(t, "ends")
+	r.cmd.Stdin = in
+	r.begin(t)
 	ended := make(chan error, 1)
 	go func() { ended <- r.cmd.Wait() }()
-	for {
-		if found, err := pause.Find([]int{r.pid()}); err == nil && len(found) == 1 {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 	if err := paused(t, r); err != nil {
 		t.Fatal(err)
 	}

@@ -56,6 +56,7 @@ func build(dir, flags string) error {
 			"-o", driver}),
 		slices.Concat(compile, []string{"testdata/program.c", driver, "-o", filepath.Join(dir, linked)}),
 		slices.Concat(compile, []string{"testdata/share.c", driver, "-o", filepath.Join(dir, "share")}),
+		slices.Concat(compile, []string{"-rdynamic", "testdata/odd.c", driver, "-o", filepath.Join(dir, "odd")}),
 		slices.Concat(compile, []string{"testdata/ends.c", driver, "-o", filepath.Join(dir, "ends")}),
 		slices.Concat(compile, []string{"-DRESOLVED", "testdata/program.c", "-o", filepath.Join(dir, resolved)}),
 	} {

@@ -1,5 +1,44 @@
 /* context.c - contexts, streams and captures: where work can be under way, and the objects that end with a context. */
+#include <stdlib.h>
+
 #include "library.h"
+
+/* Streams whose capture is open. It can end with the stream, or with its context. The ledger's lock guards them. */
+static struct capture {
+	CUcontext context;
+	CUstream stream;
+	struct capture *next;
+} *captures;
+
+static void note_capture(CUstream stream) {
+	struct capture *c = malloc(sizeof *c);
+
+	if (c == NULL || REAL(cuCtxGetCurrent)(&c->context) != CUDA_SUCCESS) {
+		free(c); /* it ends by cuStreamEndCapture alone */
+		return;
+	}
+	c->stream = stream;
+	hf_ledger_lock();
+	c->next = captures;
+	captures = c;
+	hf_ledger_unlock();
+}
+
+/* Takes a capture of a stream out, or, where that is NULL, one of a context; false: there is none. */
+static bool drop_capture(CUcontext context, CUstream stream) {
+	struct capture **at, *c;
+
+	hf_ledger_lock();
+	for (at = &captures; (c = *at) != NULL; at = &c->next) {
+		if (stream != NULL ? c->stream == stream : c->context == context) {
+			*at = c->next;
+			break;
+		}
+	}
+	hf_ledger_unlock();
+	free(c);
+	return c != NULL;
+}
 
 static CUresult created(CUresult e, const CUcontext *context) {
 	if (e == CUDA_SUCCESS) {
@@ -32,6 +71,9 @@ OWN(cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device) {
 static void ended(CUcontext context) {
 	hf_ledger_end(context);
 	hf_streams_end(context, NULL);
+	while (drop_capture(context, NULL)) {
+		atomic_fetch_sub(&hf_captures, 1);
+	}
 }
 
 OWN(cuCtxDestroy_v2)(CUcontext context) {
@@ -119,11 +161,18 @@ OWN(cuStreamCreateWithPriority)(CUstream *stream, unsigned flags, int priority) 
 }
 
 OWN(cuStreamDestroy_v2)(CUstream stream) {
+	bool captured;
 	CUresult e;
 
 	hf_gate_enter(HF_cuStreamDestroy_v2);
 	hf_streams_end(NULL, stream);
+	captured = stream != NULL && atomic_load(&hf_captures) > 0 && drop_capture(NULL, stream);
 	e = REAL(cuStreamDestroy_v2)(stream);
+	if (captured && e == CUDA_SUCCESS) {
+		atomic_fetch_sub(&hf_captures, 1);
+	} else if (captured) {
+		note_capture(stream);
+	}
 	hf_gate_leave();
 	return e;
 }
@@ -132,6 +181,7 @@ OWN(cuStreamDestroy_v2)(CUstream stream) {
 static CUresult begun(CUresult e, CUstream stream) {
 	if (e == CUDA_SUCCESS) {
 		atomic_fetch_add(&hf_captures, 1);
+		note_capture(stream);
 		hf_check_captures(stream);
 	}
 	hf_gate_leave();
@@ -145,7 +195,7 @@ OWN(cuStreamBeginCapture)(CUstream stream) {
 
 OWN(cuStreamBeginCapture_ptsz)(CUstream stream) {
 	hf_gate_enter(HF_cuStreamBeginCapture_ptsz);
-	return begun(REAL(cuStreamBeginCapture_ptsz)(stream), stream);
+	return begun(REAL(cuStreamBeginCapture_ptsz)(stream), hf_own_stream(stream));
 }
 
 OWN(cuStreamBeginCapture_v2)(CUstream stream, int mode) {
@@ -155,7 +205,7 @@ OWN(cuStreamBeginCapture_v2)(CUstream stream, int mode) {
 
 OWN(cuStreamBeginCapture_v2_ptsz)(CUstream stream, int mode) {
 	hf_gate_enter(HF_cuStreamBeginCapture_v2_ptsz);
-	return begun(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode), stream);
+	return begun(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode), hf_own_stream(stream));
 }
 
 OWN(cuStreamBeginCaptureToGraph)
@@ -167,27 +217,33 @@ OWN(cuStreamBeginCaptureToGraph)
 OWN(cuStreamBeginCaptureToGraph_ptsz)
 (CUstream stream, CUgraph graph, const void *dependencies, const void *edges, size_t count, int mode) {
 	hf_gate_enter(HF_cuStreamBeginCaptureToGraph_ptsz);
-	return begun(REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, edges, count, mode), stream);
+	return begun(
+		REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, edges, count, mode), hf_own_stream(stream));
 }
 
 /* The end of a capture that has become invalid reports that, and is its end. A stream that is not captured keeps the
  * count as it is. */
-static CUresult end(CUstream stream, CUstream own, CUgraph *graph, __typeof__(cuStreamEndCapture) *real) {
+static CUresult end(
+	unsigned call, CUstream stream, CUstream own, CUgraph *graph, __typeof__(cuStreamEndCapture) *real) {
 	int status = 0;
-	bool open = REAL(cuStreamIsCapturing)(own, &status) == CUDA_SUCCESS && status != 0;
-	CUresult e = real(stream, graph);
+	bool open;
+	CUresult e;
 
+	hf_gate_enter(call);
+	open = REAL(cuStreamIsCapturing)(own, &status) == CUDA_SUCCESS && status != 0;
+	e = real(stream, graph);
 	if (open && (REAL(cuStreamIsCapturing)(own, &status) != CUDA_SUCCESS || status == 0)) {
+		(void)drop_capture(NULL, own);
 		atomic_fetch_sub(&hf_captures, 1);
 	}
+	hf_gate_leave();
 	return e;
 }
 
 OWN(cuStreamEndCapture)(CUstream stream, CUgraph *graph) {
-	return end(stream, stream, graph, REAL(cuStreamEndCapture));
+	return end(HF_cuStreamEndCapture, stream, stream, graph, REAL(cuStreamEndCapture));
 }
 
 OWN(cuStreamEndCapture_ptsz)(CUstream stream, CUgraph *graph) {
-	return end(stream, stream == NULL ? (CUstream)(hf_word)CU_STREAM_PER_THREAD : stream, graph,
-		REAL(cuStreamEndCapture_ptsz));
+	return end(HF_cuStreamEndCapture_ptsz, stream, hf_own_stream(stream), graph, REAL(cuStreamEndCapture_ptsz));
 }

@@ -19,6 +19,7 @@ static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t closing = PTHREAD_MUTEX_INITIALIZER; /* of the thread that keeps the gate shut */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
+static int cancels; /* of the thread that keeps the gate shut: whether it can be cancelled otherwise */
 
 static int barrier(int command) { return (int)syscall(SYS_membarrier, command, 0, 0); }
 
@@ -30,9 +31,14 @@ __attribute__((constructor)) static void early(void) {
 	}
 }
 
+/* A thread that is cancelled may be in a call. */
 static void ends(void *thread) {
+	struct hf_thread *t = thread;
+
 	hf_self = NULL;
-	atomic_store(&((struct hf_thread *)thread)->gone, true);
+	atomic_store(&t->waits, 0);
+	atomic_store(&t->inside, 0);
+	atomic_store(&t->gone, true);
 }
 
 static void start(void) {
@@ -68,7 +74,11 @@ struct hf_thread *hf_gate_join(void) {
 	return hf_self = t;
 }
 
+/* The thread is not cancelled here: it would keep the lock, and the gate could not be opened. */
 void hf_gate_wait(struct hf_thread *self) {
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	do {
 		atomic_store(&self->inside, 0);
 		pthread_mutex_lock(&lock);
@@ -78,14 +88,18 @@ void hf_gate_wait(struct hf_thread *self) {
 		pthread_mutex_unlock(&lock);
 		atomic_store(&self->inside, 1);
 	} while (atomic_load(&hf_gate_shut)); /* another roll back has begun */
+	pthread_setcancelstate(before, NULL);
 }
 
 unsigned hf_gate_close(double until) {
 	struct timespec nap = { .tv_nsec = 20000 };
 	struct hf_thread *self = hf_self != NULL ? hf_self : hf_gate_join(), *t;
 	unsigned call;
+	int before;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	pthread_mutex_lock(&closing);
+	cancels = before;
 	atomic_store(&self->inside, 1);
 	atomic_store(&hf_gate_shut, true);
 	if (!atomic_load(&hf_gate_fences)) {
@@ -120,12 +134,15 @@ unsigned hf_gate_drain(double until) {
 }
 
 void hf_gate_open(void) {
+	int before = cancels;
+
 	pthread_mutex_lock(&lock);
 	atomic_store(&hf_gate_shut, false);
 	pthread_cond_broadcast(&opened);
 	pthread_mutex_unlock(&lock);
 	atomic_store(&hf_self->inside, 0);
 	pthread_mutex_unlock(&closing);
+	pthread_setcancelstate(before, NULL);
 }
 
 void hf_gate_child(void) {

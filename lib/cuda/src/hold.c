@@ -124,6 +124,7 @@ static bool start(char why[HF_WHY]) {
 	}
 	b.variables = variables_of(driver);
 	stack = malloc(2 * STACK);
+	hf_ledger_lock(); /* as a fork does, whose child is to close the connection, too */
 	if (b.variables != NULL && stack != NULL && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
 		b.conn = pair[1];
 		b.stack = stack + STACK;
@@ -135,13 +136,18 @@ static bool start(char why[HF_WHY]) {
 	if (failed == 0) {
 		hold.conn = pair[0];
 		hold.process = b.process;
+	}
+	if (pair[1] >= 0) {
+		close(pair[1]);
+	}
+	hf_ledger_unlock();
+	if (failed == 0) {
 		setsockopt(hold.conn, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 		setsockopt(hold.conn, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	} else {
 		snprintf(why, HF_WHY, "no process could be started");
 		close(pair[0]);
 	}
-	close(pair[1]);
 	free(stack);
 	free(b.variables);
 	return failed == 0;

@@ -15,7 +15,7 @@ const char *const hf_kinds[HF_KINDS] = { "device", "pitched", "pool", "mapped", 
 	"graph", "foreign", "mipmapped", "heap of kernels" };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct hf_asker *askers;
+static _Atomic(struct hf_asker *) askers; /* a list that only grows */
 
 /* Libraries whose buffers have partners outside of this process, by how their files' names begin. */
 static const char *const transports[] = { "libnccl", "libnvshmem", "libucp", "libuct", "libucs", "libmpi",
@@ -122,25 +122,15 @@ static bool begins(const char *name, const char *const *with, size_t n) {
 	return false;
 }
 
-/* Each place that calls is looked up once: dladdr reads all symbols of a file. */
-static const struct hf_asker *asker(const void *at) {
+/* Looks a place up. dladdr waits while another thread opens a library, whose constructors may allocate: the ledger's
+ * lock is not held. */
+static void look_up(struct hf_asker *a, const void *at) {
 	const char *name;
-	struct hf_asker *a;
 	Dl_info info;
 
-	for (a = askers; a != NULL; a = a->next) {
-		if (a->at == at) {
-			return a;
-		}
-	}
-	if ((a = calloc(1, sizeof *a)) == NULL) {
-		return NULL;
-	}
 	a->at = at;
-	a->next = askers;
-	askers = a;
 	if (dladdr(at, &info) == 0 || info.dli_fname == NULL) {
-		return a;
+		return;
 	}
 	a->file = strdup(info.dli_fname);
 	a->offset = (size_t)((const char *)at - (const char *)info.dli_fbase);
@@ -151,6 +141,24 @@ static const struct hf_asker *asker(const void *at) {
 	a->lends =
 		a->transport && info.dli_sname != NULL && begins(info.dli_sname, lenders, sizeof lenders / sizeof *lenders);
 	a->relay = begins(name, relays, sizeof relays / sizeof *relays);
+}
+
+/* Each place that calls is looked up once: dladdr reads all symbols of a file. Two threads may do so at once. */
+static const struct hf_asker *asker(const void *at) {
+	struct hf_asker *a;
+
+	for (a = atomic_load(&askers); a != NULL; a = a->next) {
+		if (a->at == at) {
+			return a;
+		}
+	}
+	if ((a = calloc(1, sizeof *a)) == NULL) {
+		return NULL;
+	}
+	look_up(a, at);
+	a->next = atomic_load(&askers);
+	while (!atomic_compare_exchange_weak(&askers, &a->next, a)) {
+	}
 	return a;
 }
 
@@ -230,15 +238,9 @@ void hf_ledger_context(CUcontext context) {
 }
 
 const struct hf_asker *hf_ledger_asker(const void *caller) {
-	const struct hf_asker *a;
+	const struct hf_asker *a = asker(caller);
 
-	hf_ledger_lock();
-	a = asker(caller);
-	if (a != NULL && a->relay) {
-		a = behind(a);
-	}
-	hf_ledger_unlock();
-	return a;
+	return a != NULL && a->relay ? behind(a) : a;
 }
 
 void hf_ledger_add(struct hf_block block, const void *caller) {
@@ -251,9 +253,9 @@ void hf_ledger_add(struct hf_block block, const void *caller) {
 	if (block.asker == NULL) {
 		block.asker = hf_ledger_asker(caller);
 	}
+	block.lent = block.kind <= HF_MAPPED && block.asker != NULL && block.asker->transport && lent(block.asker);
 	hf_ledger_lock();
 	uses(block.context);
-	block.lent = block.kind <= HF_MAPPED && block.asker != NULL && block.asker->transport && lent(block.asker);
 	block.order = ++hf_ledger.order;
 	block.own = hf_not_the_programs;
 	insert(&block);

@@ -487,6 +487,11 @@ void hf_check_unknown(const char *name, int version);
 /* A stream's capture has begun. */
 void hf_check_captures(CUstream stream);
 
+/* The twins for per-thread default streams mean that one by 0. */
+static inline CUstream hf_own_stream(CUstream stream) {
+	return stream == NULL ? (CUstream)(hf_word)CU_STREAM_PER_THREAD : stream;
+}
+
 static inline unsigned hf_place_of(hf_word stream) { return (unsigned)(stream >> 4 ^ stream >> 12 ^ stream) & 15; }
 
 static inline void hf_submit(unsigned call, hf_word stream, hf_word first, hf_word second) {

@@ -137,14 +137,9 @@ OWN(cuMemAllocAsync)(CUdeviceptr *at, size_t bytes, CUstream stream) {
 	return pooled(REAL(cuMemAllocAsync)(at, bytes, stream), at, bytes, stream, CALLER);
 }
 
-/* The twins for per-thread default streams mean that one by 0. */
-static CUstream own_stream(CUstream stream) {
-	return stream == NULL ? (CUstream)(hf_word)CU_STREAM_PER_THREAD : stream;
-}
-
 OWN(cuMemAllocAsync_ptsz)(CUdeviceptr *at, size_t bytes, CUstream stream) {
 	hf_gate_enter(HF_cuMemAllocAsync_ptsz);
-	return pooled(REAL(cuMemAllocAsync_ptsz)(at, bytes, stream), at, bytes, own_stream(stream), CALLER);
+	return pooled(REAL(cuMemAllocAsync_ptsz)(at, bytes, stream), at, bytes, hf_own_stream(stream), CALLER);
 }
 
 OWN(cuMemAllocFromPoolAsync)(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
@@ -154,7 +149,8 @@ OWN(cuMemAllocFromPoolAsync)(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, C
 
 OWN(cuMemAllocFromPoolAsync_ptsz)(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
 	hf_gate_enter(HF_cuMemAllocFromPoolAsync_ptsz);
-	return pooled(REAL(cuMemAllocFromPoolAsync_ptsz)(at, bytes, pool, stream), at, bytes, own_stream(stream), CALLER);
+	return pooled(
+		REAL(cuMemAllocFromPoolAsync_ptsz)(at, bytes, pool, stream), at, bytes, hf_own_stream(stream), CALLER);
 }
 
 /* A captured free belongs to a graph: the memory is there until the graph runs. */
@@ -162,17 +158,18 @@ static CUresult free_async(unsigned call, CUdeviceptr at, CUstream stream, __typ
 	struct freeing f;
 	CUresult e;
 
+	hf_gate_enter(call);
 	if (captured(stream)) {
-		hf_gate_enter(call);
 		if ((e = real(at, stream)) == CUDA_SUCCESS) {
 			hf_ledger_graph(at);
 		}
-		hf_gate_leave();
-		return e;
+	} else {
+		f = begin_free(call, at);
+		/* The interface lets plain memory be freed so, too. */
+		e = end_free(f.known && f.block.arena ? hf_arena_free(&f.block) : real(at, stream), &f);
 	}
-	f = begin_free(call, at);
-	/* The interface lets plain memory be freed so, too. */
-	return end_free(f.known && f.block.arena ? hf_arena_free(&f.block) : real(at, stream), &f);
+	hf_gate_leave();
+	return e;
 }
 
 OWN(cuMemFreeAsync)(CUdeviceptr at, CUstream stream) {
@@ -180,7 +177,7 @@ OWN(cuMemFreeAsync)(CUdeviceptr at, CUstream stream) {
 }
 
 OWN(cuMemFreeAsync_ptsz)(CUdeviceptr at, CUstream stream) {
-	return free_async(HF_cuMemFreeAsync_ptsz, at, own_stream(stream), REAL(cuMemFreeAsync_ptsz));
+	return free_async(HF_cuMemFreeAsync_ptsz, at, hf_own_stream(stream), REAL(cuMemFreeAsync_ptsz));
 }
 
 OWN(cuMemHostAlloc)(void **at, size_t bytes, unsigned flags) {

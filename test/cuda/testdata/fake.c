@@ -26,7 +26,8 @@
 
 #include "driver.h"
 
-enum { STREAM_CAPTURE_UNSUPPORTED = 900, STREAM_CAPTURE_INVALIDATED = 901, PAGE = 4096, MOST = 8, CHUNK = 256 << 10 };
+enum { ILLEGAL_STATE = 401, STREAM_CAPTURE_UNSUPPORTED = 900, STREAM_CAPTURE_INVALIDATED = 901 };
+enum { PAGE = 4096, MOST = 8, CHUNK = 256 << 10 };
 
 struct work {
 	void (*run)(const struct work *);
@@ -1328,6 +1329,10 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+	looks();
+	if (stream->capture == NULL) {
+		return ILLEGAL_STATE;
+	}
 	*graph = stream->invalid ? NULL : stream->capture;
 	stream->capture = NULL;
 	return stream->invalid ? STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
@@ -1336,6 +1341,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 CUresult cuStreamIsCapturing(CUstream stream, int *status) {
 	struct CUstream_st *s = stream_of(stream);
 
+	looks();
 	*status = s == NULL || s->capture == NULL ? 0 : s->invalid ? 2 : 1;
 	return CUDA_SUCCESS;
 }

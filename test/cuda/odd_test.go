@@ -1,0 +1,154 @@
+package cuda
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-hpc/holdfast/internal/pause"
+)
+
+// odd is a program that does something odd while it is paused.
+type odd struct {
+	*running
+	in    io.Writer
+	lines *bufio.Scanner
+}
+
+// startOdd starts a program of odd.c, and returns when it can be paused.
+func startOdd(t *testing.T, w way, what string) odd {
+	t.Helper()
+	r := w.command(t, "odd", what)
+	r.cmd.Stdout = nil
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.begin(t)
+	return odd{r, in, bufio.NewScanner(out)}
+}
+
+// says expects the next line.
+func (o odd) says(t *testing.T, want string) {
+	t.Helper()
+	if o.lines.Scan(); o.lines.Text() != want {
+		t.Fatalf("got %q, want %q", o.lines.Text(), want)
+	}
+}
+
+// goesOn gives the program a line to read.
+func (o odd) goesOn() { fmt.Fprintln(o.in) }
+
+// over has the program end, which must be without an error.
+func (o odd) over(t *testing.T) {
+	t.Helper()
+	o.says(t, "ready")
+	o.goesOn()
+	if err := o.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, o.said.String())
+	}
+}
+
+// briefly has a session end when it takes too long.
+func briefly(t *testing.T, r *running) session {
+	t.Helper()
+	s := converse(t, r)
+	if err := s.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+var stops = []string{"quiet 5000", "quiet", "save", "saved", "stop", "stopped"}
+
+// TestCancelled: a thread is cancelled while it waits at the gate, or in the driver. The program goes on, and can be
+// paused again.
+func TestCancelled(t *testing.T) {
+	for _, what := range []string{"held", "inside"} {
+		t.Run(what, func(t *testing.T) {
+			o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), what)
+			if what == "held" {
+				s := briefly(t, o.running)
+				s.says(t, stops...)
+				o.goesOn()
+				o.says(t, "cancelled at the gate")
+				s.says(t, "resume", "running")
+				_ = s.Close()
+			} else {
+				o.goesOn()
+				o.says(t, "cancelled in the driver")
+			}
+			o.says(t, "it was cancelled")
+			s := briefly(t, o.running)
+			s.says(t, append(stops, "resume", "running")...)
+			_ = s.Close()
+			o.over(t)
+		})
+	}
+}
+
+// TestCapturesGone: a program whose captures have ended with their stream, and with its context, can be paused.
+func TestCapturesGone(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "captures")
+	o.says(t, "ready")
+	s := briefly(t, o.running)
+	s.says(t, append(stops, "resume", "running")...)
+	_ = s.Close()
+	o.goesOn()
+	if err := o.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, o.said.String())
+	}
+}
+
+// TestCaptureEnds: a thread that ends a capture while the program is paused waits, even if it has begun none.
+func TestCaptureEnds(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "ends")
+	s := briefly(t, o.running)
+	s.says(t, stops...)
+	o.goesOn()
+	o.says(t, "it ends")
+	for in := ""; !strings.Contains(in, "futex"); { // at the gate
+		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", o.pid())); err != nil {
+			t.Fatalf("it has ended: %v", err)
+		}
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", o.pid())) // else it has ended
+		in = string(b)
+	}
+	s.says(t, "resume", "running")
+	_ = s.Close()
+	o.says(t, "error 401")
+	o.over(t)
+}
+
+// TestConstructor: a thread whose library allocates while it is opened, and another thread, both go on.
+func TestConstructor(t *testing.T) {
+	opened := filepath.Join(t.TempDir(), "libconstructor.so")
+	if err := run([]string{"cc", "-shared", "-fPIC", "testdata/constructor.c", "-o", opened}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := preloaded(library()).try(t, "odd", "opens", opened)
+	if err != nil || r.out != "opened\n" {
+		t.Errorf("%v, %q\n%s", err, r.out, r.said)
+	}
+}
+
+// TestForkAtTheHolder: a child that is forked while the holder starts has no connection to it, which would keep that
+// alive after the program's end.
+func TestForkAtTheHolder(t *testing.T) {
+	o := startOdd(t, twoGPUs(t), "forks")
+	err := together(t, func(g *pause.Group) error { return g.Move(t.Context(), patience, gpus(t, "1")) }, o.running)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.says(t, "sockets of the child: 0")
+	o.over(t)
+}

@@ -1,0 +1,215 @@
+/* odd.c - what programs seldom do while they are paused, or moved.
+ *
+ * usage: odd held|inside|captures|ends|opens LIBRARY|forks
+ * held: it cancels a thread that waits at the gate, inside: one that is in the driver
+ * captures: it destroys a stream, and a context with one, in the middle of a capture
+ * ends: it ends a capture that has not begun
+ * opens: a library that it opens allocates in its constructor, while another thread allocates
+ * forks: it forks while the library starts a process beside it */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+#define CHECK(call)                               \
+	do {                                          \
+		CUresult e_ = (call);                     \
+		if (e_ != CUDA_SUCCESS) {                 \
+			printf("%s: error %d\n", #call, e_);  \
+			exit(1);                              \
+		}                                         \
+	} while (0)
+
+static CUcontext context;
+static CUevent event;
+static _Atomic int other, go;
+
+/* Whether a thread of this process sleeps. */
+static int sleeps(int tid) {
+	char path[64], line[256] = "";
+	FILE *in;
+
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+	if ((in = fopen(path, "r")) != NULL) {
+		(void)!fread(line, 1, sizeof line - 1, in);
+		fclose(in);
+	}
+	return strstr(line, ") S ") != NULL;
+}
+
+static void await_sleep(int tid) {
+	while (!sleeps(tid)) {
+	}
+}
+
+static void next_line(void) {
+	while (getchar() != '\n') {
+	}
+}
+
+static void says(const char *text) {
+	puts(text);
+	fflush(stdout);
+}
+
+static void *allocates(void *arg) {
+	CUdeviceptr at;
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	other = (int)syscall(SYS_gettid);
+	for (;;) {
+		pthread_testcancel();
+		CHECK(cuMemAlloc_v2(&at, 64));
+		CHECK(cuMemFree_v2(at));
+	}
+	return arg;
+}
+
+static void *waits(void *arg) {
+	CHECK(cuCtxPushCurrent_v2(context));
+	other = (int)syscall(SYS_gettid);
+	for (;;) {
+		CHECK(cuEventSynchronize(event));
+	}
+	return arg;
+}
+
+static void cancels(void *run(void *), const char *when) {
+	pthread_t thread;
+	void *is;
+
+	pthread_create(&thread, NULL, run, NULL);
+	next_line();
+	while (other == 0) {
+	}
+	await_sleep(other);
+	pthread_cancel(thread);
+	says(when);
+	pthread_join(thread, &is);
+	says(is == PTHREAD_CANCELED ? "it was cancelled" : "it was not cancelled");
+}
+
+static void captures(void) {
+	CUcontext another, popped;
+	CUstream s;
+
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamBeginCapture_v2(s, 0));
+	CHECK(cuStreamDestroy_v2(s));
+	CHECK(cuCtxCreate_v2(&another, 0, 0));
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamBeginCapture_v2(s, 0));
+	CHECK(cuCtxDestroy_v2(another));
+	(void)cuCtxPopCurrent_v2(&popped);
+}
+
+static void ends(void) {
+	CUgraph graph;
+	CUstream s;
+
+	CHECK(cuStreamCreate(&s, 1));
+	next_line();
+	says("it ends");
+	printf("error %d\n", cuStreamEndCapture(s, &graph));
+}
+
+/* Called by the constructor of constructor.c. */
+void in_constructor(void) {
+	CUdeviceptr at;
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	go = 1;
+	await_sleep(other);
+	CHECK(cuMemAlloc_v2(&at, 64));
+}
+
+static void *opens(void *library) { return dlopen(library, RTLD_NOW); }
+
+static void first_call(char *library) {
+	pthread_t thread;
+	CUdeviceptr at;
+	void *opened;
+
+	other = (int)syscall(SYS_gettid);
+	pthread_create(&thread, NULL, opens, library);
+	while (!go) {
+	}
+	CHECK(cuMemAlloc_v2(&at, 64)); /* the first from here: the library looks up from where it is called */
+	pthread_join(thread, &opened);
+	says(opened != NULL ? "opened" : dlerror());
+}
+
+static int sockets(void) {
+	char path[64], to[64];
+	int fd, n = 0;
+
+	for (fd = 3; fd < 64; fd++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		memset(to, 0, sizeof to);
+		n += readlink(path, to, sizeof to - 1) > 0 && strncmp(to, "socket:", 7) == 0;
+	}
+	return n;
+}
+
+/* The thread of the library that makes a pair waits here until another one has forked, or waits to fork. */
+int socketpair(int domain, int type, int protocol, int pair[2]) {
+	int e = (int)syscall(SYS_socketpair, domain, type, protocol, pair);
+
+	go = 1;
+	while (go == 1 && !sleeps(other)) {
+	}
+	return e;
+}
+
+static void forks(void) {
+	int status = -1;
+	pid_t child;
+
+	other = (int)syscall(SYS_gettid);
+	while (!go) {
+	}
+	if ((child = fork()) == 0) {
+		_exit(sockets());
+	}
+	go = 2;
+	waitpid(child, &status, 0);
+	printf("sockets of the child: %d\n", WEXITSTATUS(status));
+	fflush(stdout);
+}
+
+int main(int argc, char **argv) {
+	CUdeviceptr at;
+
+	alarm(60);
+	CHECK(cuInit(0));
+	CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuMemAlloc_v2(&at, 4096));
+	CHECK(cuEventCreate(&event, 0));
+	if (strcmp(argv[1], "held") == 0) {
+		cancels(allocates, "cancelled at the gate");
+	} else if (strcmp(argv[1], "inside") == 0) {
+		cancels(waits, "cancelled in the driver");
+	} else if (strcmp(argv[1], "captures") == 0) {
+		captures();
+	} else if (strcmp(argv[1], "ends") == 0) {
+		ends();
+	} else if (strcmp(argv[1], "opens") == 0 && argc == 3) {
+		first_call(argv[2]);
+		return 0;
+	} else {
+		forks();
+	}
+	says("ready");
+	next_line();
+	return 0;
+}
