@@ -355,8 +355,9 @@ func TestImageOfItself(t *testing.T) {
 	l := newPoCLLab(t)
 	p := l.startImaged(criu, "among what it has started", "sh", "-c", filepath.Join(built.dir, "held")+
 		" 1000000000 never >rounds & until grep -q 'round 0' rounds; do :; done; "+
-		filepath.Join(built.dir, "holdfast")+" image $$ --dir images --criu "+criu+" 2>&1; kill $!")
-	p.await("it does not end", func() bool { return !p.there() })
+		filepath.Join(built.dir, "holdfast")+" image $$ --dir images --criu "+criu+" 2>&1")
+	t.Cleanup(func() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) })
+	<-p.reaped
 }
 
 // TestPausedInNamespaces: of two programs with one number in PID namespaces of their own, the one that is named is
