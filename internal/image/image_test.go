@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -632,5 +633,22 @@ func TestLacks(t *testing.T) {
 	}
 	if got := lacks(tree); len(got) > 0 {
 		t.Errorf("a pipe that only a helper has: got %q", got)
+	}
+	other, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	number, err := unix.IoctlGetInt(int(other.Fd()), unix.TIOCGPTN)
+	err = errors.Join(err, unix.IoctlSetPointerInt(int(other.Fd()), unix.TIOCSPTLCK, 0))
+	terminal, e := os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	shown := exec.CommandContext(t.Context(), "sleep", "60")
+	shown.Stderr = terminal
+	if err = errors.Join(err, e, shown.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	if got := lacks([]int{shown.Process.Pid}); len(got) != 1 || !strings.Contains(got[0], "is a terminal") {
+		t.Errorf("got %q", got)
 	}
 }

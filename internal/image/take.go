@@ -310,7 +310,7 @@ func connected(tree, served []int) (pid int, err error) {
 	return 0, nil
 }
 
-// lacks names pipes of the standard input and output of processes that lead to others, and mapped files.
+// lacks names pipes of the standard input and output of processes that lead to others, terminals, and mapped files.
 func lacks(tree []int) (list []string) {
 	for _, pid := range tree {
 		files, _ := mappedFiles(pid) // it may have ended
@@ -332,12 +332,19 @@ func lacks(tree []int) (list []string) {
 	}
 	what := map[end]string{} // the other ends
 	for _, pid := range tree {
+		terminal := false
 		for fd, text := range []string{"input is a pipe from", "output is a pipe to", "error is a pipe to"} {
-			if e := look(proc(pid, fmt.Sprint("fd/", fd))); strings.HasPrefix(e.pipe, "pipe:") {
+			e := look(proc(pid, fmt.Sprint("fd/", fd)))
+			terminal = terminal || strings.HasPrefix(e.pipe, "/dev/pts/")
+			if strings.HasPrefix(e.pipe, "pipe:") {
 				e.reads = !e.reads
 				what[e] = cmp.Or(what[e],
 					fmt.Sprintf("process %d (%s): its standard %s", pid, pause.ProgramOf(pid), text))
 			}
+		}
+		if terminal {
+			list = append(list, fmt.Sprintf("process %d (%s): its standard input or output is a terminal, which is "+
+				"not restored: start it with these in files", pid, pause.ProgramOf(pid)))
 		}
 	}
 	if len(what) == 0 {
