@@ -9,7 +9,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same.
-const Version = 7
+const Version = 8
 
 // Conditions of a connection that did not come about.
 var (
