@@ -116,11 +116,11 @@ func TestCaptureEnds(t *testing.T) {
 	s.says(t, stops...)
 	o.goesOn()
 	o.says(t, "it ends")
-	for in := ""; !strings.Contains(in, "futex"); { // at the gate
+	for in := ""; !strings.Contains(in, ") S "); { // it sleeps at the gate
 		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", o.pid())); err != nil {
 			t.Fatalf("it has ended: %v", err)
 		}
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/wchan", o.pid())) // else it has ended
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.pid())) // else it has ended
 		in = string(b)
 	}
 	s.says(t, "resume", "running")
