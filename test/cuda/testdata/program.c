@@ -251,10 +251,28 @@ static void *thread(void *arg) {
 	return NULL;
 }
 
-/* A kernel waits for the host, which wants to launch another one. */
+struct launching {
+	CUdeviceptr p;
+	unsigned bytes;
+	CUstream s;
+};
+
+static void *launches_two(void *arg) {
+	const struct launching *l = arg;
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	launch_mix(l->p, l->bytes, l->s);
+	launch_mix(l->p, l->bytes, l->s);
+	return NULL;
+}
+
+/* A kernel waits for the host, of which another thread wants to launch more: the library knows the last calls of each
+ * thread for 16 streams at most, by their addresses. */
 static void spins(int seconds) {
 	unsigned char out[16];
+	struct launching more;
 	CUdeviceptr p, at;
+	pthread_t thread;
 	CUstream s, t;
 	int *flag;
 	void *params[] = { &at };
@@ -268,8 +286,9 @@ static void spins(int seconds) {
 	CHECK(cuMemsetD8Async(p, 1, sizeof out, s));
 	CHECK(cuStreamSynchronize(s));
 	CHECK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, s, params, NULL));
-	launch_mix(p, sizeof out, t);
-	launch_mix(p, sizeof out, t);
+	more = (struct launching){ p, sizeof out, t };
+	pthread_create(&thread, NULL, launches_two, &more);
+	pthread_join(thread, NULL);
 	sleep((unsigned)seconds);
 	*flag = 1;
 	CHECK(cuStreamSynchronize(s));
