@@ -18,6 +18,14 @@ import (
 // number of mpirun those are its ranks on this node.
 func Find(pids []int) ([]int, error) { return FindAt(doorPrefix, errNoDoor, pids) }
 
+// Exists returns an error if there is no process of a number.
+func Exists(pid int) error {
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+		return fmt.Errorf("there is no process %d", pid)
+	}
+	return nil
+}
+
 // FindAt is Find for processes for which somebody listens at an abstract socket: a prefix and child.Name.
 // Without one below each of the given processes the error is that of none.
 func FindAt(prefix string, none error, pids []int) ([]int, error) {
@@ -28,8 +36,8 @@ func FindAt(prefix string, none error, pids []int) ([]int, error) {
 	parents := child.ParentsNow()
 	var found []int
 	for _, pid := range pids {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
-			return nil, fmt.Errorf("there is no process %d", pid)
+		if err := Exists(pid); err != nil {
+			return nil, err
 		}
 		n := len(found)
 		for _, d := range doors {

@@ -77,11 +77,12 @@ func (o *pauseFlags) migrate(cmd *cobra.Command, pid, to string) error {
 	if dir := runOf([]string{pid}); dir != "" {
 		return o.run(cmd, dir, pause.Ask{Do: "migrate", Wait: o.wait.Seconds(), To: to})
 	}
-	if _, err := processes([]string{pid}); err != nil {
+	pids, err := processes([]string{pid})
+	if err != nil {
 		return err
 	}
-	if _, err := os.Stat("/proc/" + pid); err != nil {
-		return fmt.Errorf("there is no process %s", pid)
+	if err := pause.Exists(pids[0]); err != nil {
+		return err
 	}
 	moves, err := pause.ParseMoves(cmd.Context(), to)
 	if err != nil {

@@ -63,12 +63,12 @@ func newImage() *cobra.Command {
 			case o.truncate && o.append:
 				return errors.New("--truncate and --append: give one of them")
 			}
-			pids, err := verb.Processes(args)
+			pids, err := verb.Processes(args) // none with --restore
+			if err == nil && !o.restore {
+				err = pause.Exists(pids[0])
+			}
 			if err != nil {
 				return err
-			}
-			if _, err := os.Stat("/proc/" + strings.Join(args, "")); err != nil {
-				return fmt.Errorf("there is no process %d", pids[0])
 			}
 			if _, err := gpustate.ParseSelect(o.device); err != nil {
 				return err
