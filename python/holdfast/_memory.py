@@ -81,6 +81,21 @@ def item_of(name: str, x: Any, m: Memory) -> int:
     return item
 
 
+def look_of(x: Any) -> Any:
+    """What changes if an array, or one of a list, has other memory or another shape; None if it has no memory."""
+    if isinstance(x, (list, tuple)):
+        return [look_of(part) for part in x]
+    for name in ("__cuda_array_interface__", "__array_interface__"):
+        d = getattr(x, name, None)
+        if isinstance(d, dict) and d.get("data") is not None:
+            return d["data"][0] if 0 not in d["shape"] else None, d["shape"], d.get("strides"), d["typestr"]
+    try:
+        view = memoryview(x)
+        return view.nbytes and ctypes.addressof((ctypes.c_char * view.nbytes).from_buffer(view)), view.nbytes
+    except (TypeError, ValueError, BufferError):
+        return None
+
+
 def _references_of_local() -> int:
     """The result of sys.getrefcount for an object that only one local variable has."""
     x = object()

@@ -24,7 +24,7 @@ from ._library import (
     strings,
     write_stream,
 )
-from ._memory import Memory, bytes_at, is_unused, item_of, memory_of, share_of
+from ._memory import Memory, bytes_at, is_unused, item_of, look_of, memory_of, share_of
 
 _RESTORED = _STOP = _FOUND = 1
 _INT64 = 5
@@ -76,8 +76,10 @@ class Session:
         self._functions: Dict[str, Tuple[Callable[[], Any], Any]] = {}  # and their last results
         self._how: Dict[str, Callable[[str, Any], Memory]] = {}  # a name is protected, if not by hf_protect
         self._orders: Dict[str, str] = {}  # of the memory with a name: Memory.orders
+        self._looks: Dict[str, Any] = {}  # of the arrays as they were protected: look_of
+        self._shares: Dict[str, Any] = {}  # the arrays of protect_global
         self._resizes: Dict[str, Any] = {}  # functions that the library calls
-        self._made: Dict[str, Any] = {}  # arrays of another length, by name, for set
+        self._made: Dict[str, Any] = {}  # restored arrays that set has not taken, by name
         self._setters: Dict[str, Callable[[Any], None]] = {}
         self._unused: Dict[str, Memory] = {}  # warned of
         self._elastic = elastic
@@ -136,7 +138,8 @@ class Session:
         all by columns as many results of SciPy are, because bytes are saved in their order in memory.
 
         With set, a restarted program need not know the length. If the checkpoint has another number of rows than
-        array(), restore and recover call set with a new NumPy array. The other dimensions must be the same:
+        array(), restore and recover call set with a new NumPy array. The other dimensions must be the same. set also
+        gets the array if array() makes another one at each call; without set, such a function is refused:
 
             def set_trades(a): w.trades = a
             hf.protect("trades", lambda: w.trades, set_trades)
@@ -145,6 +148,7 @@ class Session:
         Copies nothing now. Raises ArgumentError for a bad name or array, OrderError after finalize.
         """
         if set is None:
+            self._setters.pop(name, None)
             self._protect(name, array, None)
             return
         if not callable(array) or hasattr(array, "__array_interface__"):
@@ -170,13 +174,17 @@ class Session:
             rows = count // item_of(name, x, self._arrays[name])
             made = numpy.empty_like(x, shape=(rows, *x.shape[1:]))
             self._arrays[name], self._made[name] = self._memory_of(name, made), made
+            self._looks[name] = look_of(made)
             return self._arrays[name].address
         except BaseException as e:  # no exception may pass the library
             self._raised = e
             return None
 
-    def _hand_over(self) -> None:
-        """Gives the functions of protect the arrays that a restore has made."""
+    def _hand_over(self, names: Iterable[str]) -> None:
+        """Gives the functions of protect the arrays that a restore has made, or that array() does not return."""
+        for name in self._setters.keys() & set(names) - self._made.keys():
+            if look_of(self._functions[name][0]()) != self._looks[name]:
+                self._made[name] = self._arrays[name].holder
         made, self._made = self._made, {}
         for name, array in made.items():
             self._functions[name] = (self._functions[name][0], array)
@@ -228,6 +236,7 @@ class Session:
         def place(name: str, array: Any) -> Memory:
             if several(array) and len(array) != len(start):
                 raise ArgumentError(f'protect "{name}": {len(array)} parts have {len(start)} starts')
+            self._shares[name] = array
             parts = list(zip(array, start)) if several(array) else [(array, start)]
             s = share_of(name, size, parts, block, stride)
             m, dims = s.memory, len(s.size)
@@ -244,9 +253,15 @@ class Session:
     def _protect(self, name: str, array: Any, how: Optional[Callable[[str, Any], Memory]]) -> None:
         function = callable(array) and not hasattr(array, "__array_interface__")
         now = array() if function else array
+        if function and name not in self._setters and look_of(array()) != look_of(now):
+            raise ArgumentError(
+                f'protect "{name}": the function makes a new array at each call, and one that is restored would be '
+                "lost; return the array that the program uses, or give set, which takes the restored one"
+            )
         self._place(name, now, how)
         if how is None:
             self._how.pop(name, None)
+            self._shares.pop(name, None)
         else:
             self._how[name] = how
         if function:
@@ -324,6 +339,8 @@ class Session:
             self._states,
             self._how,
             self._orders,
+            self._looks,
+            self._shares,
             self._setters,
             self._replicated,
             self._requests,
@@ -354,20 +371,27 @@ class Session:
             m = self._memory_of(name, array)
             check(self._lib.hf_protect(c_text(name), m.address, m.count, m.type))
         self._arrays[name] = m  # the earlier object is released only now
+        self._looks[name] = look_of(array)
 
     def _update(self) -> None:
-        """Protects the arrays that functions return again, if they are others."""
-        for name, (function, before) in self._functions.items():
-            now = function()
-            if now is before:
+        """Protects the arrays again that functions return, if they are others, and those that have moved."""
+        for name, m in list(self._arrays.items()):
+            if name in self._functions:
+                function, before = self._functions[name]
+                now = function()
+                self._functions[name] = (function, now)
+            elif isinstance(m.holder, tuple):
+                continue  # a plain buffer does not move
+            else:
+                now = before = self._shares.get(name, m.holder)
+            if now is before and look_of(now) == self._looks[name]:
                 continue
             how = self._how.get(name)
-            m = self._memory_of(name, now) if how is None else None
-            if m is not None and m[:3] == self._arrays[name][:3]:  # another view of the same memory
-                self._arrays[name] = m
+            new = self._memory_of(name, now) if how is None else None
+            if new is not None and new[:3] == m[:3]:  # another view of the same memory
+                self._arrays[name], self._looks[name] = new, look_of(now)
             else:
                 self._place(name, now, how)
-            self._functions[name] = (function, now)
 
     def _warn_of_unused(self) -> None:
         """Says which arrays the program does not have any more: after `u = u + 1` the session alone has the first u."""
@@ -435,8 +459,8 @@ class Session:
             check(self._lib.hf_saved(c_text(name), ctypes.byref(n), None))
             self._replicate(name, bytearray(n.value))
         self.restored = self._done(self._lib.hf_restore()) == _RESTORED
-        self._hand_over()
         if self.restored:
+            self._hand_over(self._functions)
             self._set(self._states)
         return self.restored
 
@@ -631,13 +655,13 @@ class Recovery:
             s._replicate(name, bytearray(self.count(name) or 0))
         if arrays is None:
             s._done(s._lib.hf_recover(None, 0))
-            s._hand_over()
+            s._hand_over(name for name in s._functions if self.count(name) is not None)
             s._set([name for name in s._states if self.count(name) is not None])
             return
         names = list(arrays)
         some = strings(names)
         s._done(s._lib.hf_recover(some, len(some)))
-        s._hand_over()
+        s._hand_over(names)
         s._set([name for name in names if name in s._states])
 
     def __enter__(self) -> "Recovery":

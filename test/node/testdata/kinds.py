@@ -71,6 +71,8 @@ with holdfast.Session(program="kinds") as hf:
     for name, a in {**arrays, **others}.items():
         hf.protect(name, a)
     hf.protect("now", lambda: now)
+    items = [0.0, 0.0]
+    hf.protect("items", lambda: np.array(items), lambda a: items.__setitem__(slice(None), a))
     whole, same = np.zeros((6, 5), "i4,f8"), np.zeros(2)
     hf.protect_global("whole", lambda: [whole[1:3, 1:-1], whole[3:-1, 1:-1]], (4, 3), [(0, 0), (2, 0)])
     hf.protect_replicated("same", same)
@@ -99,6 +101,20 @@ with holdfast.Session(program="kinds") as hf:
     expect_error(ValueError, "x.mask", hf.protect, "masked", np.ma.array([1, 2], mask=[0, 1]))
     expect_error(ValueError, "CUDA", hf.protect, "device", OnDevice())
     expect_error(holdfast.FailedError, "another type", hf.protect, "f8", np.zeros(6, "f4"))
+    for made in (lambda: np.array(items), lambda: bytearray(3), lambda: [np.zeros(3)]):
+        expect_error(holdfast.ArgumentError, "new array at each call", hf.protect, "made", made)
+    expect_error(ValueError, "read-only", hf.protect, "bytes", lambda: np.frombuffer(b"abc", "u1"))
+    moved = [np.zeros(3), np.zeros((3, 3))]
+    hf.protect("moved", moved[0])
+    hf.protect_global("moved2", moved[1], (3, 3), (0, 0))
+    moved[0].resize(1 << 20, refcheck=False)
+    moved[1].resize((3, 1 << 20), refcheck=False)
+    expect_error(ValueError, "outside", hf._update)
+    hf.unprotect("moved2")
+    hf._update()
+    at = moved[0].__array_interface__["data"][0]
+    expect(hf._arrays["moved"][:2] == (at, 1 << 20), "memory that has moved")
+    hf.unprotect("moved")
     turned = np.zeros((2, 3))
     hf.protect("turned", lambda: turned)
     turned = np.asfortranarray(turned)
@@ -122,7 +138,7 @@ with holdfast.Session(program="kinds") as hf:
         expect((arrays["rows"] == np.arange(8).reshape(2, 4)).all(), "rows")
         expect(arrays["scalar"][()] == 5, "scalar")
         expect(others["bytes"] == b"abc" and list(others["ints"]) == [7, -8], "buffers")
-        expect((now == 8).all(), now)
+        expect((now == 8).all() and items == [1.5, 2.5], (now, items))
         expect(diary == ["a", {"b": 2}] * 3, diary)
         inner = np.zeros_like(whole)
         inner[1:-1, 1:-1] = np.array([(k, k / 2) for k in range(12)], "i4,f8").reshape(4, 3)
@@ -137,6 +153,7 @@ with holdfast.Session(program="kinds") as hf:
         others["bytes"][:] = b"abc"
         others["ints"][0], others["ints"][1] = 7, -8
         diary[:] = ["a", {"b": 2}] * 3
+        items[:] = 1.5, 2.5
         whole = np.ones_like(whole)
         whole[1:-1, 1:-1] = np.array([(k, k / 2) for k in range(12)], "i4,f8").reshape(4, 3)
         dealt[...], same[...] = 3, 4
