@@ -248,7 +248,9 @@ func neighbourhoods(w *mpiwrap.Comm) error {
 	}
 	three := make([]int, 3)
 	err = all(mpiwrap.NeighborAlltoallv(n, three, []int{1, 2}, nil, []int{7, 8, w.Rank()}, []int{2, 1}, nil),
-		equalSlices("Alltoallv", three, []int{prev, 7, 8}))
+		equalSlices("Alltoallv", three, []int{prev, 7, 8}),
+		mpiwrap.NeighborAllgatherv(n, dest, []int{2, 2}, []int{2, 0}, []int{w.Rank(), -w.Rank()}),
+		equalSlices("Allgatherv", dest, []int{next, -next, prev, -prev}))
 	if err != nil {
 		return err
 	}
