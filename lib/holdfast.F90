@@ -76,6 +76,7 @@ module holdfast
     type(c_ptr) :: program = c_null_ptr
     type(c_funptr) :: allgather = c_null_funptr
     type(c_ptr) :: arg = c_null_ptr
+    integer(c_int) :: world = 0
   end type
 
   integer, parameter, public :: HF_MAX_DIMS = 8

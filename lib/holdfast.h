@@ -100,10 +100,11 @@ typedef struct {
 	const char *program;        /* name of the job; NULL: that of the executable */
 	hf_allgather_fn *allgather; /* NULL: all ranks are on this node */
 	void *arg;                  /* for allgather */
+	int world;                  /* processes of MPI_COMM_WORLD; 0: not known */
 } hf_config;
 
 #define HF_CONFIG_INIT \
-	{ sizeof(hf_config), -1, -1, NULL, NULL, NULL }
+	{ sizeof(hf_config), -1, -1, NULL, NULL, NULL, 0 }
 
 /* Finds or starts the node daemon. Local. Optional: hf_init does it otherwise. Call it before MPI_Init if the MPI does
  * not allow processes to be started later. */

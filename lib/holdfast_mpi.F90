@@ -3,7 +3,7 @@
 ! If the MPI has no module mpi_f08, compile with -DHOLDFAST_NO_MPI_F08.
 module holdfast_mpi
   use, intrinsic :: iso_c_binding
-  use mpi, only: MPI_BYTE, MPI_SUCCESS
+  use mpi, only: MPI_BYTE, MPI_COMM_WORLD, MPI_SUCCESS
 #ifndef HOLDFAST_NO_MPI_F08
   use mpi_f08, only: MPI_Comm, MPI_Request
 #endif
@@ -64,12 +64,13 @@ contains
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
     integer, target :: mine
-    integer :: rank, size, code
+    integer :: rank, size, world, code
     type(hf_config) :: c
 
     call MPI_Comm_dup(comm, mine, code)
     if (code == MPI_SUCCESS) call MPI_Comm_rank(mine, rank, code)
     if (code == MPI_SUCCESS) call MPI_Comm_size(mine, size, code)
+    if (code == MPI_SUCCESS) call MPI_Comm_size(MPI_COMM_WORLD, world, code)
     if (code /= MPI_SUCCESS) then
       if (present(errmsg)) errmsg = "hf_init_mpi: MPI cannot copy the communicator; call it after MPI_Init"
       if (.not. present(ierr)) error stop "holdfast: hf_init_mpi: MPI cannot copy the communicator"
@@ -78,6 +79,7 @@ contains
     end if
     c%rank = int(rank, c_int)
     c%size = int(size, c_int)
+    c%world = int(world, c_int)
     c%allgather = c_funloc(gather)
     c%arg = c_loc(mine)
     call hf_init_by(c, ierr, errmsg)

@@ -23,7 +23,7 @@ static inline int hf_init_mpi(MPI_Comm comm) {
 	int code;
 
 	if (MPI_Comm_dup(comm, &mine) != MPI_SUCCESS || MPI_Comm_rank(mine, &c.rank) != MPI_SUCCESS ||
-		MPI_Comm_size(mine, &c.size) != MPI_SUCCESS) {
+		MPI_Comm_size(mine, &c.size) != MPI_SUCCESS || MPI_Comm_size(MPI_COMM_WORLD, &c.world) != MPI_SUCCESS) {
 		return HF_E_ARG;
 	}
 	c.allgather = hf_mpi_allgather;

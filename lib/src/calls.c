@@ -138,9 +138,9 @@ API int hf_init(const hf_config *config) {
 	struct hf_client *c = &hf_the;
 	struct hfp_hello *hello = &c->hello;
 	hf_config d = HF_CONFIG_INIT;
-	const char *program;
+	const char *program, *by;
 	char *at;
-	int code;
+	int code, launched;
 
 	if (config != NULL) {
 		if (config->size_of < sizeof d.size_of || config->size_of > sizeof d) {
@@ -178,6 +178,12 @@ API int hf_init(const hf_config *config) {
 	c->arg = d.arg;
 	if (c->off) {
 		return begin_without(c, &d);
+	}
+	if (d.world == 1 && (launched = hf_launched(&by)) > 1) {
+		return hf_fail(HF_E_ARG,
+			"hf_init: launcher and MPI library do not match: %s=%d, but every rank is alone in its MPI; start the "
+			"program with that MPI's own mpirun, or with srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
+			by, launched);
 	}
 	program = d.program != NULL ? d.program : program_invocation_short_name;
 	memset(hello, 0, sizeof *hello);

@@ -209,6 +209,7 @@ int hf_connect(struct hf_client *c, const struct hf_settings *settings); /* HF_O
 bool hf_switched_off(void);
 const char *hf_off_by(void);
 int hf_rank_of_environment(int *rank, int *size);
+int hf_launched(const char **by); /* the number of ranks by the launcher, and the variable that has it; 0: not known */
 
 /* talk.c: sends a request and serves the daemon until it is answered. */
 int hf_call(struct hf_client *c, void *message, uint16_t type, size_t bytes, uint64_t *value);

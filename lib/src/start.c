@@ -298,6 +298,19 @@ static int number_of(const char *name) {
 	return errno != 0 || *end != 0 || v < 0 || v > INT_MAX ? -1 : (int)v;
 }
 
+int hf_launched(const char **by) {
+	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" };
+	size_t i;
+
+	for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+		*by = names[i];
+		if ((i < 2 || getenv("SLURM_PROCID") != NULL) && number_of(names[i]) > 0) {
+			return number_of(names[i]);
+		}
+	}
+	return 0;
+}
+
 int hf_rank_of_environment(int *rank, int *size) {
 	static const char *const names[][2] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
 		{ "PMI_RANK", "PMI_SIZE" }, { "SLURM_PROCID", "SLURM_NTASKS" } };

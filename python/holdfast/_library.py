@@ -26,6 +26,7 @@ class Config(ctypes.Structure):
         ("program", ctypes.c_char_p),
         ("allgather", ALLGATHER),
         ("arg", ctypes.c_void_p),
+        ("world", ctypes.c_int),
     ]
 
 

@@ -117,6 +117,9 @@ class Session:
                 failed.append(e)
                 return -1
 
+        mpi = sys.modules.get("mpi4py.MPI")
+        if mpi is not None and isinstance(comm, mpi.Comm):
+            config.world = mpi.COMM_WORLD.size
         config.rank, config.size = own.rank, own.size
         config.allgather = ALLGATHER(allgather)
         code = self._lib.hf_init(ctypes.byref(config))

@@ -261,3 +261,24 @@ func TestKinds(t *testing.T) {
 		})
 	}
 }
+
+// TestWrongLauncher starts programs by the mpirun of another MPI, where every rank is alone: they are refused by name.
+// Otherwise each would continue from the checkpoints of the one before.
+func TestWrongLauncher(t *testing.T) {
+	for _, p := range languages(t) {
+		t.Run(p.name, func(t *testing.T) {
+			right := p.l
+			p.l = mpirun.MPICH
+			if right.Name == p.l.Name {
+				p.l = mpirun.OpenMPI
+			}
+			dir := t.TempDir()
+			j := p.start(t, environ(t, dir), filepath.Join(t.TempDir(), "got"), "0")
+			j.wait()
+			if s := j.out.String(); !strings.Contains(s, "launcher and MPI library do not match: ") ||
+				strings.Contains(s, "first start") {
+				t.Errorf("it took part in checkpoints:\n%s", s)
+			}
+		})
+	}
+}

@@ -188,6 +188,7 @@ engine::engine(const veloc_comm &comm, const config &c)
 	h.program = job.c_str();
 	h.allgather = comm.allgather;
 	h.arg = comm.arg;
+	h.world = comm.allgather != nullptr ? comm.world : 0;
 	int nodes = nodes_of(comm);
 	std::map<std::string, std::string> settings = settings_of(c, nodes);
 	if (shared != nullptr) {
