@@ -47,6 +47,7 @@ type command struct {
 // kindOf identifies a launcher by its name, and mpirun by the target of its link.
 func kindOf(name string) launcherKind {
 	base := filepath.Base(name)
+	mpi := strings.HasPrefix(base, "mpirun") || strings.HasPrefix(base, "mpiexec") // a program may be called hydra
 	switch base {
 	case "srun":
 		return launchSrun
@@ -58,7 +59,7 @@ func kindOf(name string) launcherKind {
 		}
 	}
 	switch {
-	case strings.Contains(base, "mpich"), strings.Contains(base, "hydra"):
+	case mpi && (strings.Contains(base, "mpich") || strings.Contains(base, "hydra")):
 		return launchMPICH
 	case base == "mpirun", base == "mpiexec", base == "mpirun.openmpi", base == "mpiexec.openmpi", base == "orterun",
 		base == "prterun":

@@ -80,6 +80,17 @@ func TestParseMpirun(t *testing.T) {
 	}
 }
 
+// TestKindOf: a program that is called as a launcher in part is none; options of mpirun would be its arguments.
+func TestKindOf(t *testing.T) {
+	for name, want := range map[string]launcherKind{"./hydra": launchPlain, "/opt/heat.mpich": launchPlain,
+		"mpiexec.hydra": launchMPICH, "/opt/bin/mpirun.mpich": launchMPICH, "mpirun.openmpi": launchOpenMPI,
+		"orterun": launchOpenMPI, "/usr/bin/srun": launchSrun, "./a.out": launchPlain} {
+		if got := kindOf(name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
 // TestRecovers: options of Open MPI's mpirun let it continue without a rank.
 func TestRecovers(t *testing.T) {
 	for line, want := range map[string]bool{

@@ -46,6 +46,12 @@ func (s *setup) findLibraries(ctx context.Context) error {
 			s.libraries = strings.TrimSuffix(cuda+":"+s.libraries, ":")
 		}
 	}
+	for _, path := range filepath.SplitList(s.libraries) {
+		if strings.ContainsAny(path, " \t\n") {
+			return fmt.Errorf("%s cannot be preloaded, because the dynamic linker takes %s apart at spaces: install "+
+				"Holdfast in a directory without one, or give --messages=false", path, preload.Var)
+		}
+	}
 	if s.libraries != "" {
 		s.cmd.preload(preload.Var, s.libraries, os.Getenv(preload.Var))
 	}

@@ -72,3 +72,24 @@ func TestFindLayer(t *testing.T) {
 		}
 	}
 }
+
+// TestSpaceInPath: the dynamic linker would leave out a library whose path has a space, and a checkpoint the messages.
+func TestSpaceInPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a tree")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, preload.Layer), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for messages, want := range map[Messages]bool{MessagesAuto: false, MessagesOn: false, MessagesOff: true} {
+		cmd, err := parseCommand([]string{"mpirun.openmpi", "-n", "2", "/bin/sh"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &setup{opt: Options{Self: filepath.Join(dir, "holdfast"), Messages: messages}, cmd: cmd}
+		if err := s.findLibraries(t.Context()); (err == nil) != want {
+			t.Errorf("messages %d: %v, want it to begin: %v", messages, err, want)
+		}
+	}
+}

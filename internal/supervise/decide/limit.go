@@ -66,7 +66,7 @@ func (m *Machine) beginLimit() {
 		return
 	}
 	m.say("no checkpoint of this job has been measured yet: the first one will show whether %v before the time "+
-		"limit is enough", cmp.Or(l.lead, w.Lead))
+		"limit is enough", cmp.Or(l.lead, w.Lead).Round(time.Second))
 }
 
 // measure keeps the time of the newest checkpoint at global, and compares.
