@@ -119,11 +119,16 @@ func (d *devices) inUse() (list []int) {
 	return list
 }
 
-// used names those that the program makes objects on.
+// used names those that the program makes objects on, or has been moved to.
 func (d *devices) used() (names []string) {
-	all := d.all()
-	for _, i := range d.inUse() {
-		names = append(names, all[i].info.Name)
+	for _, one := range d.all() {
+		one.mu.Lock()
+		if one.used && one.dev != nil {
+			names = append(names, one.dev.Info().Name)
+		} else if one.used {
+			names = append(names, one.info.Name)
+		}
+		one.mu.Unlock()
 	}
 	return names
 }

@@ -1,6 +1,7 @@
 package opencl
 
 import (
+	"encoding/json"
 	"flag"
 	"math/rand/v2"
 	"path/filepath"
@@ -63,5 +64,38 @@ func TestMovedAtRandom(t *testing.T) {
 		if i >= len(w) || line != w[i] {
 			t.Fatalf("seed %d: line %d is %q, want %q", *moveSeed, i, line, w[i])
 		}
+	}
+}
+
+// TestStatusAfterMove: holdfast status names the device that a program has been moved to, not the one that it asked
+// first.
+func TestStatusAfterMove(t *testing.T) {
+	l := newLab(t)
+	l.serve()
+	file := filepath.Join(l.dir, "enough")
+	p := l.startUntil("round 0", through("remote="+l.socket()+","+platform), "moves", "1000000000", file)
+	pid := strconv.Itoa(p.Process.Pid)
+	device := func() string {
+		var of struct {
+			Programs []struct{ Devices []string }
+		}
+		said := l.run(nil, "holdfast", "status", "--json", pid)
+		if err := json.Unmarshal([]byte(said), &of); err != nil || len(of.Programs) != 1 {
+			t.Fatalf("%v: %s", err, said)
+		}
+		return strings.Join(of.Programs[0].Devices, ", ")
+	}
+	first := device()
+	l.move(pid, l.socket()+","+another)
+	if there := device(); there == first || there == "" {
+		t.Errorf("the program is on %q, and began on %q", there, first)
+	}
+	l.move(pid, l.socket()+","+platform)
+	if back := device(); back != first {
+		t.Errorf("the program is back on %q, and began on %q", back, first)
+	}
+	l.file("enough", "")
+	if _, err := p.rest(); err != nil {
+		t.Error(err)
 	}
 }
