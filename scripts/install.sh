@@ -132,5 +132,5 @@ completion bash bash-completion/completions/holdfast
 completion zsh zsh/site-functions/_holdfast
 completion fish fish/vendor_completions.d/holdfast.fish
 
-echo "Holdfast $version is in $DESTDIR$PREFIX. Next: module use $DATADIR/modulefiles; module load holdfast"
+echo "Holdfast $version is in $DESTDIR$PREFIX. Next: module use '$DATADIR/modulefiles'; module load holdfast"
 echo "$DATADIR/holdfast/docs/START.md has a first program. holdfast doctor checks HOLDFAST_GLOBAL and the machine."

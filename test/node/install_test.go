@@ -43,16 +43,17 @@ func (i installed) static(t *testing.T) []string {
 	return append(i.environ(t), "HOLDFAST_BIN="+i.path("bin/holdfast"))
 }
 
-// flags returns what pkg-config has for a module.
+// flags returns what pkg-config has for a module, as a shell takes it apart.
 func (i installed) flags(t *testing.T, args ...string) []string {
 	t.Helper()
-	c := exec.Command("pkg-config", args...)
+	const script = `all=$(pkg-config "$@") && eval "set -- $all" && printf '%s\n' "$@"`
+	c := exec.Command("sh", append([]string{"-c", script, "sh"}, args...)...)
 	c.Env = append(os.Environ(), "PKG_CONFIG_PATH="+i.path("lib/pkgconfig"))
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("pkg-config %v: %v\n%s", args, err, out)
 	}
-	return strings.Fields(string(out))
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
 // compile compiles sources in a folder of their own.
@@ -223,6 +224,13 @@ func buildWithPkgConfig(t *testing.T, i installed, want []byte) {
 	must(t, "g++", append([]string{"-std=c++17", source, "-static", "-o", static},
 		i.flags(t, "--static", "--cflags", "--libs", "holdfast")...)...)
 	runStatic(t, i, static)
+	spaced := installed{filepath.Join(t.TempDir(), "a tree")}
+	if err := os.Symlink(i.prefix, spaced.prefix); err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range []string{"holdfast-mpi", "holdfast-static", "holdfast-fortran"} {
+		spaced.compile(t, "mpicc."+mpi, module, absolute("../../examples/heat-c/heat.c"))
+	}
 }
 
 // loadModule has the commands by which a shell, in which MANPATH was not set, loads the module file.
@@ -302,7 +310,7 @@ func buildThePage(t *testing.T, i installed) {
 			mpifort() { mpifort.mpich -Wall -Werror "$@"; }
 			mpirun() { "$PYTHON" program.py; }
 			set -e; cd "$0"
-			` + load + commands + "\n[ ! -f a.out ] || exec ./a.out"
+			` + load + commands + "\n[ ! -f program ] || exec ./program"
 		j := launchOne(t, append(i.environ(t), "PYTHON="+python(t)), []string{"bash", "-c", script, dir})
 		j.mustEnd()
 		if s := j.out.String(); !strings.Contains(s, "first start") {
