@@ -35,8 +35,18 @@
 ! of one that has died.
 !
 ! Targets. The library writes protected variables in hf_restore, hf_restart and hf_recover. It reads them in hf_point,
-! hf_checkpoint and hf_finalize. Declare them target, or the compiler may keep them in registers. Keep them allocated
-! until hf_unprotect or hf_finalize. Protect an array again, by the same name, when it has been allocated again.
+! hf_checkpoint and hf_finalize. So they must be targets, or the compiler could keep them in registers: for others it
+! finds no specific subroutine. Keep them allocated until hf_unprotect or hf_finalize. Protect an array again, by the
+! same name, when it has been allocated again.
+
+! Whether the elements lie one behind the other. gfortran's is_contiguous says so of a component of structures. It would
+! pass a copy of one, too, but for dummy arguments that are pointers.
+#if __GNUC__ >= 12
+#define WHOLE(a) c_whole(a) /= 0
+#else
+#define WHOLE(a) is_contiguous(a)
+#endif
+
 module holdfast
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: int8, int16, int32, int64, real32, real64, error_unit
@@ -231,6 +241,11 @@ module holdfast
     integer(c_int) function c_point() bind(C, name="hf_point")
       import :: c_int
     end function
+    integer(c_int) function c_whole(a) bind(C, name="CFI_is_contiguous")
+      import :: c_int
+      type(*), intent(in) :: a(..)
+    end function
+
     integer(c_int) function c_checkpoint(name, version) bind(C, name="hf_checkpoint")
       import :: c_int, c_ptr, c_int64_t
       type(c_ptr), value :: name
@@ -718,119 +733,119 @@ contains
 
   subroutine protect_int8(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int8), target, intent(inout) :: a(..)
+    integer(int8), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_int16(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int16), target, intent(inout) :: a(..)
+    integer(int16), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT16, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT16, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_int32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int32), target, intent(inout) :: a(..)
+    integer(int32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_int64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int64), target, intent(inout) :: a(..)
+    integer(int64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_real32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    real(real32), target, intent(inout) :: a(..)
+    real(real32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_real64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    real(real64), target, intent(inout) :: a(..)
+    real(real64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_complex32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    complex(real32), target, intent(inout) :: a(..)
+    complex(real32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT_COMPLEX, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT_COMPLEX, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_complex64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    complex(real64), target, intent(inout) :: a(..)
+    complex(real64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE_COMPLEX, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE_COMPLEX, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_logical8(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int8), target, intent(inout) :: a(..)
+    logical(int8), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_logical16(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int16), target, intent(inout) :: a(..)
+    logical(int16), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT16, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT16, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_logical32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int32), target, intent(inout) :: a(..)
+    logical(int32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_logical64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int64), target, intent(inout) :: a(..)
+    logical(int64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine protect_character(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    character(*), target, intent(inout) :: a(..)
+    character(*), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, is_contiguous(a), ierr, errmsg)
+    call place(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine allocatable_int32(name, a, ierr, errmsg)
@@ -1075,74 +1090,74 @@ contains
 
   subroutine replicated_int32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int32), target, intent(inout) :: a(..)
+    integer(int32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_int64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int64), target, intent(inout) :: a(..)
+    integer(int64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_real32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    real(real32), target, intent(inout) :: a(..)
+    real(real32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_FLOAT, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_real64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    real(real64), target, intent(inout) :: a(..)
+    real(real64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_DOUBLE, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_logical8(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int8), target, intent(inout) :: a(..)
+    logical(int8), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT8, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_logical32(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int32), target, intent(inout) :: a(..)
+    logical(int32), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT32, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_logical64(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    logical(int64), target, intent(inout) :: a(..)
+    logical(int64), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t), HF_INT64, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_character(name, a, ierr, errmsg)
     character(*), intent(in) :: name
-    character(*), target, intent(inout) :: a(..)
+    character(*), pointer, intent(in) :: a(..)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_replicated(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, is_contiguous(a), ierr, errmsg)
+    call place_replicated(name, c_loc(a), size(a, kind=c_size_t) * len(a), HF_BYTE, WHOLE(a), ierr, errmsg)
   end subroutine
 
   subroutine replicated_address(name, address, count, type, ierr, errmsg)
@@ -1176,73 +1191,73 @@ contains
 
   subroutine global_int32(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int32), target, intent(inout) :: a(..)
+    integer(int32), pointer, intent(in) :: a(..)
     integer, intent(in) :: lengths(:), first(:)
     integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_global(name, c_loc(a), HF_INT32, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+    call place_global(name, c_loc(a), HF_INT32, shape(a, kind=int64), WHOLE(a), lengths, first, low, high, &
                       block, stride, ierr, errmsg)
   end subroutine
 
   subroutine global_int64(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
     character(*), intent(in) :: name
-    integer(int64), target, intent(inout) :: a(..)
+    integer(int64), pointer, intent(in) :: a(..)
     integer, intent(in) :: lengths(:), first(:)
     integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_global(name, c_loc(a), HF_INT64, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+    call place_global(name, c_loc(a), HF_INT64, shape(a, kind=int64), WHOLE(a), lengths, first, low, high, &
                       block, stride, ierr, errmsg)
   end subroutine
 
   subroutine global_real32(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
     character(*), intent(in) :: name
-    real(real32), target, intent(inout) :: a(..)
+    real(real32), pointer, intent(in) :: a(..)
     integer, intent(in) :: lengths(:), first(:)
     integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_global(name, c_loc(a), HF_FLOAT, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+    call place_global(name, c_loc(a), HF_FLOAT, shape(a, kind=int64), WHOLE(a), lengths, first, low, high, &
                       block, stride, ierr, errmsg)
   end subroutine
 
   subroutine global_real64(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
     character(*), intent(in) :: name
-    real(real64), target, intent(inout) :: a(..)
+    real(real64), pointer, intent(in) :: a(..)
     integer, intent(in) :: lengths(:), first(:)
     integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_global(name, c_loc(a), HF_DOUBLE, shape(a, kind=int64), is_contiguous(a), lengths, first, low, high, &
+    call place_global(name, c_loc(a), HF_DOUBLE, shape(a, kind=int64), WHOLE(a), lengths, first, low, high, &
                       block, stride, ierr, errmsg)
   end subroutine
 
   subroutine global_complex32(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
     character(*), intent(in) :: name
-    complex(real32), target, intent(inout) :: a(..)
+    complex(real32), pointer, intent(in) :: a(..)
     integer, intent(in) :: lengths(:), first(:)
     integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_global(name, c_loc(a), HF_FLOAT_COMPLEX, shape(a, kind=int64), is_contiguous(a), lengths, first, &
+    call place_global(name, c_loc(a), HF_FLOAT_COMPLEX, shape(a, kind=int64), WHOLE(a), lengths, first, &
                       low, high, block, stride, ierr, errmsg)
   end subroutine
 
   subroutine global_complex64(name, a, lengths, first, low, high, block, stride, ierr, errmsg)
     character(*), intent(in) :: name
-    complex(real64), target, intent(inout) :: a(..)
+    complex(real64), pointer, intent(in) :: a(..)
     integer, intent(in) :: lengths(:), first(:)
     integer, optional, intent(in) :: low(:), high(:), block(:), stride(:)
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call place_global(name, c_loc(a), HF_DOUBLE_COMPLEX, shape(a, kind=int64), is_contiguous(a), lengths, first, &
+    call place_global(name, c_loc(a), HF_DOUBLE_COMPLEX, shape(a, kind=int64), WHOLE(a), lengths, first, &
                       low, high, block, stride, ierr, errmsg)
   end subroutine
 
@@ -1313,8 +1328,8 @@ contains
     integer, optional, intent(out) :: ierr
     character(*), optional, intent(inout) :: errmsg
 
-    call refuse(HF_E_ARG, call//" """//name//""": a part of an array whose elements do not lie one behind the other &
-                  &cannot be protected; protect the whole array", ierr, errmsg)
+    call refuse(HF_E_ARG, call//" """//name//""": it is not allocated, or a part of an array whose elements do not &
+                  &lie one behind the other; protect the whole array", ierr, errmsg)
   end subroutine
 
   ! Returns the code of a call to the caller. Without ierr it ends the program after an error.
