@@ -149,6 +149,12 @@ func (c *command) run() error {
 // noLimit is a line that CRIU writes as an error, and goes on, if it lacks CAP_SYS_RESOURCE.
 const noLimit = "rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted"
 
+// isTaken reports whether CRIU did not get the number of a process or a thread since another one has it.
+func isTaken(said string) bool {
+	return strings.Contains(said, "Unable to create a thread: -17") || // EEXIST
+		strings.Contains(said, "Can't fork for ") && strings.Contains(said, ": File exists")
+}
+
 // reasons returns the first errors that CRIU has written.
 func reasons(log string) string {
 	var all []string

@@ -102,12 +102,22 @@ func shorten(files []file) error {
 	return nil
 }
 
-// changed reports whether a file that a program writes to has been written to since the image was taken, within the
-// length that it had: the program finds what is there now.
-func (f *file) changed(own *os.File) bool {
+// changed says what has become of a file since the image was taken, within the length that it had; empty: nothing that
+// can be seen. A copy may have lost the fraction of a second.
+func (f *file) changed(own *os.File) string {
 	st, err := os.Stat(f.Path)
-	return err == nil && !f.Read && f.Time != 0 && st.Size() == f.Bytes && st.ModTime().UnixNano() > f.Time &&
-		!f.is(own)
+	if err != nil || f.Time == 0 || st.Size() != f.Bytes || f.is(own) {
+		return ""
+	}
+	now, then := st.ModTime(), time.Unix(0, f.Time)
+	switch {
+	case !f.Read && now.After(then):
+		return f.Path + " was written to since the image was taken: the program finds what is there now"
+	case f.Read && !now.Equal(then) && !(now.Nanosecond() == 0 && now.Unix() == then.Unix()):
+		return f.Path + ", which the program reads, is of " + now.Format(time.DateTime) + " and was of " +
+			then.Format(time.DateTime) + " when the image was taken: it finds what is there now"
+	}
+	return ""
 }
 
 // filesImage is CRIU's list of open files: two words, then entries, each a u32 length and a message of Protocol

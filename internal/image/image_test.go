@@ -465,7 +465,22 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestChanged: a file that is written to within its length is named, unless it has grown, is cut, or is only read.
+// TestTaken: CRIU's words for a number that another process has.
+func TestTaken(t *testing.T) {
+	for said, want := range map[string]bool{
+		"criu restore: exit status 1: Unable to create a thread: -17; Restoring FAILED.": true,
+		"criu restore: exit status 1: Can't fork for 77: File exists":                    true,
+		"criu restore: exit status 1: Unable to create a thread: -11":                    false,
+		"criu restore: exit status 1: Can't open file x: File exists":                    false,
+	} {
+		if isTaken(said) != want {
+			t.Errorf("%q: got %v", said, !want)
+		}
+	}
+}
+
+// TestChanged: a file that is written to within its length is named, unless it has grown or is cut. One that is only
+// read is named if it is of another time.
 func TestChanged(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -495,23 +510,31 @@ func TestChanged(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	f := r.Files[at]
-	if f.changed(nil) {
-		t.Error("it has not changed")
+	read := f
+	read.Read = true
+	if f.changed(nil) != "" || read.changed(nil) != "" {
+		t.Errorf("it has not changed: got %q and %q", f.changed(nil), read.changed(nil))
 	}
 	mapped[0] = 1
 	if err := errors.Join(unix.Msync(mapped, unix.MS_SYNC), unix.Munmap(mapped)); err != nil {
 		t.Fatal(err)
 	}
-	read := f
-	read.Read = true
-	if !f.changed(nil) || read.changed(nil) {
-		t.Errorf("it has changed: got %v, %v where it is only read", f.changed(nil), read.changed(nil))
+	if f.changed(nil) == "" || read.changed(nil) == "" {
+		t.Errorf("it has changed: got %q, %q where it is only read", f.changed(nil), read.changed(nil))
+	}
+	for other, named := range map[time.Time]bool{old.Truncate(time.Second): false, old.Add(-time.Hour): true} {
+		if err := os.Chtimes(path, other, other); err != nil {
+			t.Fatal(err)
+		}
+		if got := read.changed(nil); (got != "") != named || f.changed(nil) != "" {
+			t.Errorf("of %v: got %q, %q where it is only read", other, f.changed(nil), got)
+		}
 	}
 	if err := os.WriteFile(path, make([]byte, 5000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if grown := f.changed(nil); grown || shorten([]file{f}) != nil || f.changed(nil) {
-		t.Errorf("grown: got %v, cut: got %v", grown, f.changed(nil))
+	if grown := f.changed(nil) + read.changed(nil); grown != "" || shorten([]file{f}) != nil || f.changed(nil) != "" {
+		t.Errorf("grown: got %q, cut: got %q", grown, f.changed(nil))
 	}
 }
 

@@ -104,14 +104,6 @@ type file struct {
 func (r *record) identify(tree []int) (err error) {
 	pid := tree[0]
 	r.Version, r.PID, r.Tree = recordVersion, pid, tree
-	for _, p := range tree {
-		threads, _ := filepath.Glob(proc(p, "task/*")) // CRIU finds out if it has ended
-		for _, t := range threads {
-			if n, err := strconv.Atoi(filepath.Base(t)); err == nil {
-				r.Numbers = append(r.Numbers, n)
-			}
-		}
-	}
 	r.Machine, r.Kernel, err = system()
 	if err != nil {
 		return err
@@ -183,19 +175,24 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 		}
 		r.note(to, st, reads(pid, filepath.Base(link)))
 	}
-	mapped, err := mappedFiles(pid)
-	for path, st := range mapped {
-		r.note(path, st, false)
+	for _, writes := range []bool{true, false} {
+		mapped, err := mappedFiles(pid, writes)
+		if err != nil {
+			return sockets, err
+		}
+		for path, st := range mapped {
+			r.note(path, st, !writes)
+		}
 	}
-	return sockets, err
+	return sockets, nil
 }
 
-// mappedFiles returns the files that a process writes to in its memory.
-func mappedFiles(pid int) (map[string]os.FileInfo, error) {
+// mappedFiles returns the files that a process shares with others in its memory, and writes to, or only reads.
+func mappedFiles(pid int, writes bool) (map[string]os.FileInfo, error) {
 	files := map[string]os.FileInfo{}
 	mapped, err := mappings(pid)
 	for _, m := range mapped {
-		if !m.shared || !m.writes {
+		if !m.shared || m.writes != writes {
 			continue // of thousands all but a few
 		}
 		st, err := os.Stat(m.name)

@@ -53,7 +53,7 @@ type Restored struct {
 	Epoch   storage.Epoch
 	PID     int
 	Program string
-	Changed []string       // files whose contents within their length have changed since the image was taken
+	Changed []string       // what has become of files since the image was taken, within their length
 	Guard   *child.Process // with Stay: it passes signals on to the program, and ends with its exit code
 }
 
@@ -160,9 +160,8 @@ func restoreOne(ctx context.Context, v *checkpoints.View, info checkpoints.Epoch
 		return p, fmt.Errorf("image %d: %w", e, err)
 	}
 	for _, f := range r.Files {
-		if f.changed(o.Own) {
-			p.Changed = append(p.Changed, f.Path+" was written to since the image was taken: the program finds what "+
-				"is there now")
+		if text := f.changed(o.Own); text != "" {
+			p.Changed = append(p.Changed, text)
 		}
 	}
 	to, err := moves(ctx, o.GPU)
@@ -422,11 +421,8 @@ func (r *record) allowed(o *RestoreOptions) error {
 	case r.UID != os.Geteuid() && os.Geteuid() != 0:
 		return fmt.Errorf("its program is of user %d: only that user and root can start it", r.UID)
 	}
-	for _, n := range r.numbers() {
-		if !awaitFree(n, n != r.PID) { // others may be over soon
-			return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
-				n, nameOf(n))
-		}
+	if err := r.free(); err != nil {
+		return err
 	}
 	for _, p := range r.Programs { // the commands that served them notice their end soon
 		for end := time.Now().Add(5 * time.Second); isServed(p.PID); time.Sleep(10 * time.Millisecond) {
@@ -456,6 +452,20 @@ func (r *record) allowed(o *RestoreOptions) error {
 	}
 	return nil
 }
+
+// free returns an error if a number that the processes and threads need is another one's.
+func (r *record) free() error {
+	for _, n := range r.numbers() {
+		if !awaitFree(n, n != r.PID) { // others may be over soon
+			return fmt.Errorf("its program has the process ID %d, which another process has now (%s): wait for its end",
+				n, nameOf(n))
+		}
+	}
+	return nil
+}
+
+// errTaken is the error if a number was another process's only while CRIU needed it.
+var errTaken = errors.New("another process had for a moment the number of one of its processes or threads: try again")
 
 // isServed reports whether a command listens that serves a program.
 func isServed(pid int) bool {
@@ -547,6 +557,9 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 	c := o.CRIU.command(dir, args)
 	c.files = programs
 	g, err := c.guarded([]string{o.Self, GuardVerb}, r.Tree)
+	if err != nil && isTaken(err.Error()) {
+		err = errors.Join(cmp.Or(r.free(), errTaken), err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

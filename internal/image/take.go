@@ -313,7 +313,7 @@ func connected(tree, served []int) (pid int, err error) {
 // lacks names pipes of the standard input and output of processes that lead to others, terminals, and mapped files.
 func lacks(tree []int) (list []string) {
 	for _, pid := range tree {
-		files, _ := mappedFiles(pid) // it may have ended
+		files, _ := mappedFiles(pid, true) // it may have ended
 		for _, path := range slices.Sorted(maps.Keys(files)) {
 			list = append(list, fmt.Sprintf("process %d (%s) has mapped %s and writes to it, which is not in the "+
 				"image: once restored, it finds what is there then", pid, pause.ProgramOf(pid), path))
@@ -588,7 +588,7 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	if err != nil {
 		return nil, release, err
 	}
-	if err := unchanged(dir, f.tree); err != nil {
+	if r.Numbers, err = numbers(dir, f.tree); err != nil {
 		return nil, release, err
 	}
 	open := filepath.Join(dir, filesImage)
@@ -625,18 +625,26 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	return list, release, err
 }
 
-// unchanged checks that CRIU has written the processes that were there before.
-func unchanged(dir string, tree []int) error {
-	for _, pid := range tree {
-		if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("core-%d.img", pid))); err != nil {
-			return fmt.Errorf("process %d has ended meanwhile", pid)
+// numbers returns those of the processes and threads that CRIU has written: until then a program that is paused can
+// start threads. The processes must be those that were there before.
+func numbers(dir string, tree []int) (list []int, err error) {
+	made, err := filepath.Glob(filepath.Join(dir, "ids-*.img"))
+	if err == nil && len(made) > len(tree) {
+		return nil, errors.New("it has started processes meanwhile")
+	}
+	cores, e := filepath.Glob(filepath.Join(dir, "core-*.img"))
+	for _, core := range cores {
+		var n int
+		if _, e := fmt.Sscanf(filepath.Base(core), "core-%d.img", &n); e == nil {
+			list = append(list, n)
 		}
 	}
-	made, err := filepath.Glob(filepath.Join(dir, "ids-*.img")) // CRIU has a core for each thread
-	if err == nil && len(made) > len(tree) {
-		return errors.New("it has started processes meanwhile")
+	for _, pid := range tree {
+		if !slices.Contains(list, pid) {
+			return nil, fmt.Errorf("process %d has ended meanwhile", pid)
+		}
 	}
-	return err
+	return list, errors.Join(err, e)
 }
 
 // describe fills in all of a program that stands still, with these sockets. It returns the areas, of which the caller

@@ -152,3 +152,58 @@ func TestForkAtTheHolder(t *testing.T) {
 	o.says(t, "sockets of the child: 0")
 	o.over(t)
 }
+
+// TestImageOfNewThread: a thread that a paused program starts while its image is taken is among those whose numbers a
+// restore needs: it waits for them, and names one that is taken.
+func TestImageOfNewThread(t *testing.T) {
+	holdfast, err := tool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := twoGPUs(t).startImaged(t, "odd", "grows")
+	tasks := filepath.Join(p.dir, "tasks")
+	real := p.criu.Path
+	p.criu.Path = filepath.Join(p.dir, "criu")
+	script := fmt.Sprintf("#!/bin/sh\n[ $1 != dump ] || { ls /proc/%[1]d/task >%[2]s; kill -USR1 %[1]d; "+
+		"until ls /proc/%[1]d/task | grep -vxFf %[2]s >%[2]s.new; do sleep 0.01; done; }\nexec %[3]s \"$@\"\n",
+		p.pid(), tasks, real)
+	if err := os.WriteFile(p.criu.Path, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.take(t, true); err != nil {
+		t.Fatal(err)
+	}
+	p.gone(t)
+	b, err := os.ReadFile(tasks + ".new")
+	number := strings.TrimSpace(string(b))
+	if err != nil || number == "" {
+		t.Fatal(number, err)
+	}
+	r := alone().command(t, "odd", "takes", number)
+	r.cmd.Stdout = nil
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err == nil {
+		err = r.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	taker := odd{r, in, bufio.NewScanner(out)}
+	taker.says(t, "ready")
+	if err := p.restore(holdfast); err == nil || !strings.Contains(err.Error(),
+		"its program has the process ID "+number+", which another process has now (odd)") {
+		t.Errorf("got %v", err)
+	}
+	taker.goesOn()
+	if err := r.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := p.restore(holdfast); err != nil {
+		t.Error(err)
+	}
+	p.kill(t)
+}

@@ -1,14 +1,18 @@
 /* odd.c - what programs seldom do while they are paused, or moved.
  *
- * usage: odd held|inside|captures|ends|opens LIBRARY|forks
+ * usage: odd held|inside|captures|ends|opens LIBRARY|forks|grows|takes NUMBER
  * held: it cancels a thread that waits at the gate, inside: one that is in the driver
  * captures: it destroys a stream, and a context with one, in the middle of a capture
  * ends: it ends a capture that has not begun
  * opens: a library that it opens allocates in its constructor, while another thread allocates
- * forks: it forks while the library starts a process beside it */
+ * forks: it forks while the library starts a process beside it
+ * grows: it starts a thread for each SIGUSR1
+ * takes: it uses no GPU, and has a child with a process ID until it has read a line */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <linux/sched.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,9 +190,52 @@ static void forks(void) {
 	fflush(stdout);
 }
 
+static void *pauses(void *arg) {
+	for (;;) {
+		pause();
+	}
+	return arg;
+}
+
+static void grows(CUdeviceptr at) {
+	unsigned bytes = 64;
+	void *params[] = { &at, &bytes };
+	CUfunction fill;
+	pthread_t thread;
+	CUmodule module;
+	sigset_t usr1;
+	int number;
+
+	alarm(0); /* the test ends it */
+	CHECK(cuModuleLoadData(&module, "fake module"));
+	CHECK(cuModuleGetFunction(&fill, module, "fill"));
+	sigemptyset(&usr1);
+	sigaddset(&usr1, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &usr1, NULL);
+	CHECK(cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, NULL, params, NULL));
+	while (sigwait(&usr1, &number) == 0) {
+		pthread_create(&thread, NULL, pauses, NULL);
+	}
+}
+
+static int takes(pid_t number) {
+	struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
+	pid_t child = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+
+	if (child == 0) {
+		(void)pauses(NULL);
+	}
+	says(child == number ? "ready" : "it is taken");
+	next_line();
+	return child < 0 || kill(child, SIGKILL) != 0 || waitpid(child, NULL, 0) != child;
+}
+
 int main(int argc, char **argv) {
 	CUdeviceptr at;
 
+	if (argc == 3 && strcmp(argv[1], "takes") == 0) {
+		return takes(atoi(argv[2]));
+	}
 	alarm(60);
 	CHECK(cuInit(0));
 	CHECK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -206,6 +253,8 @@ int main(int argc, char **argv) {
 	} else if (strcmp(argv[1], "opens") == 0 && argc == 3) {
 		first_call(argv[2]);
 		return 0;
+	} else if (strcmp(argv[1], "grows") == 0) {
+		grows(at);
 	} else {
 		forks();
 	}
