@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,63 @@ func TestCapturesGone(t *testing.T) {
 	if err := o.cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, o.said.String())
 	}
+}
+
+// TestGreen: a pause waits for the work of a green context that has no memory, and when green contexts are gone their
+// memory is the primary context's.
+func TestGreen(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "green")
+	o.says(t, "it is busy")
+	s := briefly(t, o.running)
+	fmt.Fprintln(s, "quiet 200")
+	if s.lines.Scan(); !strings.HasPrefix(s.lines.Text(), "busy ") {
+		t.Errorf("got %q", s.lines.Text())
+	}
+	_ = s.Close()
+	o.goesOn()
+	for _, line := range []string{"it is idle", "they are gone"} {
+		o.says(t, line)
+		s := briefly(t, o.running)
+		s.says(t, append(stops, "resume", "running")...)
+		_ = s.Close()
+		o.goesOn()
+	}
+	o.says(t, "it is 9")
+	if err := o.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, o.said.String())
+	}
+}
+
+// TestAsked: a program that runs may destroy a context at any moment, so whoever asks for its state pushes none.
+func TestAsked(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")).with("DRIVER="+filepath.Join(built.dir, fake,
+		"libcuda.so.1")), "asked")
+	o.says(t, "it counts")
+	s := briefly(t, o.running)
+	s.says(t, "state", "state")
+	_ = s.Close()
+	o.goesOn()
+	o.says(t, "pushes: 0")
+	o.over(t)
+}
+
+// TestForking: who asks for the state of a program that forks all the time waits for a few forks, not for hundreds.
+func TestForking(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "forking")
+	o.says(t, "it forks")
+	const times = 200
+	s := briefly(t, o.running)
+	for range times {
+		s.says(t, "state", "state")
+	}
+	_ = s.Close()
+	o.goesOn()
+	o.lines.Scan()
+	forks, err := strconv.Atoi(o.lines.Text())
+	if t.Logf("%d forks", forks); err != nil || forks > 2*times {
+		t.Errorf("%d forks while the program was asked %d times, %v", forks, times, err)
+	}
+	o.over(t)
 }
 
 // TestCaptureEnds: a thread that ends a capture while the program is paused waits, even if it has begun none.

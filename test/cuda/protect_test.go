@@ -69,6 +69,12 @@ func TestProtect(t *testing.T) {
 			t.Errorf("killed at step %d: got\n%s\nwant\n%s\n%s", at, got.out, want.out, got.said)
 		}
 	}
+	w, program = start(t.TempDir()) // a variable of a module that could not be unloaded
+	w = w.with("FAKE_FAILS=unload")
+	killed(t, w, program, 3, "unload")
+	if got := w.run(t, program, fmt.Sprint(protectSteps), "0", "unload"); sums(got.out) != sums(want.out) {
+		t.Errorf("unload: got\n%s\nwant\n%s\n%s", got.out, want.out, got.said)
+	}
 	// The test sees what is not protected.
 	w, program = start(t.TempDir())
 	killed(t, w, program, 3, "without")
@@ -123,6 +129,7 @@ func TestProtectRefuses(t *testing.T) {
 	start := protecting(t)
 	for mode, want := range map[string]string{"managed": "cuMemAllocManaged",
 		"heap": "cuCtxSetLimit for the heap of kernels", "twice": "two variables have one name",
+		"graph": "4096 bytes", "node": "by a graph", "node2": "by a graph",
 		"all": "set HOLDFAST_CUDA_ARENA=on"} {
 		w, program := start(t.TempDir())
 		if mode == "all" {

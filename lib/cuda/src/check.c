@@ -165,20 +165,15 @@ static bool kept(const struct hf_block *b) {
 
 /* The context to copy a block in: its own, or for a mapping that has outlived that, one of its device. */
 static CUcontext context_of(const struct hf_block *b) {
-	CUcontext context = NULL, popped;
-	CUdevice device;
+	CUcontext context = b->context;
 	size_t i;
 
-	for (i = 0; b->context == NULL && context == NULL && i < hf_ledger.context_count; i++) {
-		if (REAL(cuCtxPushCurrent_v2)(hf_ledger.contexts[i]) != CUDA_SUCCESS) {
-			continue;
+	for (i = 0; context == NULL && i < hf_ledger.context_count; i++) {
+		if (hf_ledger.contexts[i].device == b->device) {
+			context = hf_ledger.contexts[i].context;
 		}
-		if (REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS && device == b->device) {
-			context = hf_ledger.contexts[i];
-		}
-		REAL(cuCtxPopCurrent_v2)(&popped);
 	}
-	return b->context != NULL ? b->context : context;
+	return context;
 }
 
 /* Copies a block to the host or back. */
@@ -312,7 +307,7 @@ static bool roll_back(double until) {
 	}
 	hf_streams_lock();
 	for (i = 0; done && i < hf_ledger.context_count; i++) {
-		done = quiet(hf_ledger.contexts[i], until);
+		done = quiet(hf_ledger.contexts[i].context, until);
 	}
 	hf_streams_unlock();
 	done = done && roll();

@@ -40,9 +40,9 @@ static bool drop_capture(CUcontext context, CUstream stream) {
 	return c != NULL;
 }
 
-static CUresult created(CUresult e, const CUcontext *context) {
+static CUresult created(CUresult e, const CUcontext *context, CUdevice device) {
 	if (e == CUDA_SUCCESS) {
-		hf_ledger_context(*context);
+		hf_ledger_context(*context, device);
 	}
 	hf_gate_leave();
 	return e;
@@ -50,22 +50,22 @@ static CUresult created(CUresult e, const CUcontext *context) {
 
 OWN(cuCtxCreate_v2)(CUcontext *context, unsigned flags, CUdevice device) {
 	hf_gate_enter(HF_cuCtxCreate_v2);
-	return created(REAL(cuCtxCreate_v2)(context, flags, device), context);
+	return created(REAL(cuCtxCreate_v2)(context, flags, device), context, device);
 }
 
 OWN(cuCtxCreate_v3)(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
 	hf_gate_enter(HF_cuCtxCreate_v3);
-	return created(REAL(cuCtxCreate_v3)(context, affinity, count, flags, device), context);
+	return created(REAL(cuCtxCreate_v3)(context, affinity, count, flags, device), context, device);
 }
 
 OWN(cuCtxCreate_v4)(CUcontext *context, void *params, unsigned flags, CUdevice device) {
 	hf_gate_enter(HF_cuCtxCreate_v4);
-	return created(REAL(cuCtxCreate_v4)(context, params, flags, device), context);
+	return created(REAL(cuCtxCreate_v4)(context, params, flags, device), context, device);
 }
 
 OWN(cuDevicePrimaryCtxRetain)(CUcontext *context, CUdevice device) {
 	hf_gate_enter(HF_cuDevicePrimaryCtxRetain);
-	return created(REAL(cuDevicePrimaryCtxRetain)(context, device), context);
+	return created(REAL(cuDevicePrimaryCtxRetain)(context, device), context, device);
 }
 
 static void ended(CUcontext context) {
@@ -81,6 +81,24 @@ OWN(cuCtxDestroy_v2)(CUcontext context) {
 
 	hf_gate_enter(HF_cuCtxDestroy_v2);
 	if ((e = REAL(cuCtxDestroy_v2)(context)) == CUDA_SUCCESS) {
+		ended(context);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+static bool is_there(CUcontext context) {
+	CUcontext popped;
+
+	return REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS && REAL(cuCtxPopCurrent_v2)(&popped) == CUDA_SUCCESS;
+}
+
+/* An old way to end a context, for its last user. */
+OWN(cuCtxDetach)(CUcontext context) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuCtxDetach);
+	if ((e = REAL(cuCtxDetach)(context)) == CUDA_SUCCESS && !is_there(context)) {
 		ended(context);
 	}
 	hf_gate_leave();
@@ -121,6 +139,50 @@ static CUresult primary(unsigned call, CUdevice device, __typeof__(cuDevicePrima
 	if ((e = real(device)) == CUDA_SUCCESS && context != NULL &&
 		(call == HF_cuDevicePrimaryCtxReset || call == HF_cuDevicePrimaryCtxReset_v2 || !active(device))) {
 		ended(context);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+/* A green context has a part of a device for work in the primary context, which waits for that. */
+OWN(cuGreenCtxCreate)(CUgreenCtx *green, const void *part, CUdevice device, unsigned flags) {
+	CUcontext context;
+	CUresult e;
+
+	hf_gate_enter(HF_cuGreenCtxCreate);
+	e = REAL(cuGreenCtxCreate)(green, part, device, flags);
+	if (e == CUDA_SUCCESS && REAL(cuDevicePrimaryCtxRetain)(&context, device) == CUDA_SUCCESS) {
+		hf_ledger_context(context, device);
+		REAL(cuDevicePrimaryCtxRelease_v2)(device);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+/* What was made in it is the primary context's, and ends with that one. */
+OWN(cuGreenCtxDestroy)(CUgreenCtx green) {
+	CUcontext context = NULL, primary = NULL, popped;
+	CUdevice device = -1;
+	CUresult e;
+
+	hf_gate_enter(HF_cuGreenCtxDestroy);
+	if (REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS &&
+		REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
+		if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
+			REAL(cuDevicePrimaryCtxRetain)(&primary, device) != CUDA_SUCCESS) {
+			primary = NULL;
+		}
+		REAL(cuCtxPopCurrent_v2)(&popped);
+	}
+	if ((e = REAL(cuGreenCtxDestroy)(green)) == CUDA_SUCCESS && primary != NULL) {
+		hf_ledger_pass(context, primary);
+		hf_streams_end(context, NULL);
+	}
+	if (primary != NULL) {
+		REAL(cuDevicePrimaryCtxRelease_v2)(device);
+		if (!active(device)) {
+			ended(primary);
+		}
 	}
 	hf_gate_leave();
 	return e;

@@ -10,6 +10,7 @@ typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef struct CUctx_st *CUcontext;
+typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
@@ -20,6 +21,7 @@ typedef struct CUarray_st *CUarray;
 typedef struct CUmipmappedArray_st *CUmipmappedArray;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUextMemory_st *CUexternalMemory;
 
@@ -38,6 +40,8 @@ enum {
 
 /* A stream by a number. */
 enum { CU_STREAM_LEGACY = 1, CU_STREAM_PER_THREAD = 2 };
+
+enum { CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10 };
 
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_ARRAY = 3 };
 
@@ -153,6 +157,24 @@ typedef struct {
 	size_t WidthInBytes, Height, Depth;
 } CUDA_MEMCPY3D;
 
+typedef struct {
+	unsigned char pool[88]; /* its properties */
+	const void *access;
+	size_t access_count, bytes;
+	CUdeviceptr at;
+} CUDA_MEM_ALLOC_NODE_PARAMS;
+
+typedef struct {
+	int type, reserved[3];
+	union {
+		long long all[29];
+		CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+	};
+	long long more;
+} CUgraphNodeParams;
+
+_Static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120, "as the driver reads it");
+_Static_assert(sizeof(CUgraphNodeParams) == 256, "as the driver reads it");
 _Static_assert(sizeof(CUDA_MEMCPY3D) == 200, "as the driver reads it");
 _Static_assert(sizeof(CUDA_ARRAY3D_DESCRIPTOR) == 40, "as the driver reads it");
 _Static_assert(sizeof(CUmemAllocationProp) == 32, "as the driver reads it");
@@ -183,6 +205,11 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v3(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device);
 CUresult cuCtxCreate_v4(CUcontext *context, void *params, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuCtxDetach(CUcontext context);
+CUresult cuGreenCtxCreate(CUgreenCtx *green, const void *part, CUdevice device, unsigned flags);
+CUresult cuGreenCtxDestroy(CUgreenCtx green);
+CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority);
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green);
 CUresult cuCtxGetCurrent(CUcontext *context);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
@@ -299,6 +326,13 @@ CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags);
+CUresult cuGraphAddMemAllocNode(
+	CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult cuGraphAddNode(
+	CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUgraphNodeParams *params);
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const void *dependencies, const void *edges, size_t count,
+	CUgraphNodeParams *params);
 CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuGraphDestroy(CUgraph graph);
 

@@ -1,6 +1,7 @@
 /* ledger.c - the device memory, its origin, and its callers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <execinfo.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ struct hf_ledger hf_ledger;
 const char *const hf_kinds[HF_KINDS] = { "device", "pitched", "pool", "mapped", "array", "variable", "managed", "host",
 	"graph", "foreign", "mipmapped", "heap of kernels" };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, turn = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct hf_asker *) askers; /* a list that only grows */
 
 /* Libraries whose buffers have partners outside of this process, by how their files' names begin. */
@@ -30,7 +31,12 @@ static const char *const lenders[] = { "ncclMemAlloc", "pncclMemAlloc" };
 /* Libraries that pass on the requests of others: NVIDIA's shared runtime, and UCX's hooks. */
 static const char *const relays[] = { "libcudart", "libucm" };
 
-void hf_ledger_lock(void) { pthread_mutex_lock(&lock); }
+/* In turns: a thread that forks all the time would have the lock nearly always. */
+void hf_ledger_lock(void) {
+	pthread_mutex_lock(&turn);
+	pthread_mutex_lock(&lock);
+	pthread_mutex_unlock(&turn);
+}
 
 void hf_ledger_unlock(void) { pthread_mutex_unlock(&lock); }
 
@@ -50,6 +56,7 @@ static void child(void) {
 	hf_door_child();
 	hf_share_child();
 	hf_hold_child();
+	pthread_mutex_init(&turn, NULL);
 	hf_ledger_unlock();
 }
 
@@ -216,23 +223,23 @@ const char *hf_ledger_text(const char *text) {
 	return t == NULL ? NULL : t->is;
 }
 
-static void uses(CUcontext context) {
+static void uses(CUcontext context, int device) {
 	size_t i;
 
 	for (i = 0; i < hf_ledger.context_count; i++) {
-		if (hf_ledger.contexts[i] == context) {
+		if (hf_ledger.contexts[i].context == context) {
 			return;
 		}
 	}
 	if (context != NULL &&
 		grown(&hf_ledger.contexts, &hf_ledger.context_room, hf_ledger.context_count, sizeof *hf_ledger.contexts)) {
-		hf_ledger.contexts[hf_ledger.context_count++] = context;
+		hf_ledger.contexts[hf_ledger.context_count++] = (struct hf_used){ context, device };
 	}
 }
 
-void hf_ledger_context(CUcontext context) {
+void hf_ledger_context(CUcontext context, int device) {
 	hf_ledger_lock();
-	uses(context);
+	uses(context, device);
 	hf_ledger_unlock();
 	hf_door_open();
 }
@@ -244,18 +251,23 @@ const struct hf_asker *hf_ledger_asker(const void *caller) {
 }
 
 void hf_ledger_add(struct hf_block block, const void *caller) {
+	int device = -1;
+
 	if (block.at == 0) {
 		return;
 	}
 	if (REAL(cuCtxGetCurrent) == NULL || REAL(cuCtxGetCurrent)(&block.context) != CUDA_SUCCESS) {
 		block.context = NULL;
 	}
+	if (block.context != NULL && REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS) {
+		device = -1;
+	}
 	if (block.asker == NULL) {
 		block.asker = hf_ledger_asker(caller);
 	}
 	block.lent = block.kind <= HF_MAPPED && block.asker != NULL && block.asker->transport && lent(block.asker);
 	hf_ledger_lock();
-	uses(block.context);
+	uses(block.context, device);
 	block.order = ++hf_ledger.order;
 	block.own = hf_not_the_programs;
 	insert(&block);
@@ -293,16 +305,45 @@ void hf_ledger_unmap(CUdeviceptr at, size_t bytes) {
 	hf_ledger_unlock();
 }
 
-void hf_ledger_unload(const void *owner) {
+void hf_ledger_leaves(const void *owner) {
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = 0; i < hf_ledger.count; i++) {
+		if (owner != NULL && hf_ledger.blocks[i]->owner == owner) {
+			hf_ledger.blocks[i]->leaves = true;
+		}
+	}
+	hf_ledger_unlock();
+}
+
+/* A block that another thread was given meanwhile does not leave. */
+void hf_ledger_left(const void *owner, bool has) {
+	struct hf_block *b;
 	size_t i;
 
 	hf_ledger_lock();
 	for (i = hf_ledger.count; i-- > 0;) {
-		if (owner != NULL && hf_ledger.blocks[i]->owner == owner) {
-			erase(i);
+		b = hf_ledger.blocks[i];
+		if (b->leaves && b->owner == owner) {
+			b->leaves = false;
+			if (has) {
+				erase(i);
+			}
 		}
 	}
 	hf_ledger_unlock();
+}
+
+static void forget(CUcontext context) {
+	size_t i;
+
+	for (i = 0; i < hf_ledger.context_count; i++) {
+		if (hf_ledger.contexts[i].context == context) {
+			hf_ledger.contexts[i] = hf_ledger.contexts[--hf_ledger.context_count];
+			return;
+		}
+	}
 }
 
 /* Mappings belong to the process, and outlive the context. */
@@ -323,13 +364,35 @@ void hf_ledger_end(CUcontext context) {
 			erase(i);
 		}
 	}
-	for (i = 0; i < hf_ledger.context_count; i++) {
-		if (hf_ledger.contexts[i] == context) {
-			hf_ledger.contexts[i] = hf_ledger.contexts[--hf_ledger.context_count];
-			break;
+	forget(context);
+	hf_ledger_unlock();
+}
+
+void hf_ledger_pass(CUcontext from, CUcontext to) {
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = 0; i < hf_ledger.count; i++) {
+		if (hf_ledger.blocks[i]->context == from) {
+			hf_ledger.blocks[i]->context = to;
+		}
+	}
+	forget(from);
+	hf_ledger_unlock();
+}
+
+CUcontext hf_context_of(int device) {
+	CUcontext context = NULL;
+	size_t i;
+
+	hf_ledger_lock();
+	for (i = 0; i < hf_ledger.context_count && context == NULL; i++) {
+		if (hf_ledger.contexts[i].device == device) {
+			context = hf_ledger.contexts[i].context;
 		}
 	}
 	hf_ledger_unlock();
+	return context;
 }
 
 void hf_ledger_reach(CUdeviceptr at, size_t bytes, int device) {
@@ -407,7 +470,11 @@ __attribute__((destructor)) static void list(void) {
 	FILE *out;
 	size_t i;
 
-	if (hf_settings.list == NULL || (out = fopen(hf_settings.list, "w")) == NULL) {
+	if (hf_settings.list == NULL) {
+		return;
+	}
+	if ((out = fopen(hf_settings.list, "w")) == NULL) {
+		hf_say("HOLDFAST_CUDA_LIST: %s: %s", hf_settings.list, strerror(errno));
 		return;
 	}
 	fprintf(out, "%-6s %-10s %-18s %12s %-18s %s\n", "order", "kind", "address", "bytes", "context", "asked by");

@@ -190,6 +190,7 @@ struct hf_block {
 	const char *name;  /* of a variable; it stays as long as the process */
 	bool own;          /* libholdfast asked for it, for a short time */
 	bool lent;         /* a transport asked for it, for the program's data */
+	bool leaves;       /* its owner is being unloaded */
 	uint64_t order;    /* counts allocations from 1 */
 	const struct hf_asker *asker;
 	CUDA_ARRAY3D_DESCRIPTOR array; /* of HF_ARRAY and HF_MIPMAPPED; of the largest level */
@@ -200,7 +201,10 @@ struct hf_block {
 struct hf_ledger {
 	struct hf_block **blocks;
 	size_t count, room;
-	CUcontext *contexts; /* those that the program has used */
+	struct hf_used {
+		CUcontext context;
+		int device;
+	} *contexts; /* those that the program has used */
 	size_t context_count, context_room;
 	uint64_t order;
 	bool lost; /* there was no memory to write something down */
@@ -215,7 +219,10 @@ void hf_close(int *descriptor);
 
 /* Writes a block down, with context, order and, unless it has one, asker. It takes the place of one at its address. */
 void hf_ledger_add(struct hf_block block, const void *caller);
-void hf_ledger_context(CUcontext context);
+void hf_ledger_context(CUcontext context, int device);
+
+/* A context of the program's on a device, or NULL. */
+CUcontext hf_context_of(int device);
 
 /* The same text for as long as the process; NULL: there is no memory. */
 const char *hf_ledger_text(const char *text);
@@ -227,10 +234,16 @@ extern __thread bool hf_not_the_programs __attribute__((tls_model("initial-exec"
 bool hf_ledger_take(CUdeviceptr at, struct hf_block *old);
 void hf_ledger_put(const struct hf_block *old);
 
-/* Takes out all blocks in a range; those of a module or library; those of a context. */
+/* Takes out all blocks in a range; those of a context. */
 void hf_ledger_unmap(CUdeviceptr at, size_t bytes);
-void hf_ledger_unload(const void *owner);
 void hf_ledger_end(CUcontext context);
+
+/* A context is gone, and its blocks are another one's. */
+void hf_ledger_pass(CUcontext from, CUcontext to);
+
+/* A module or library is about to be unloaded; and afterwards: whether it was. */
+void hf_ledger_leaves(const void *owner);
+void hf_ledger_left(const void *owner, bool has);
 
 /* The device may read and write a range. */
 void hf_ledger_reach(CUdeviceptr at, size_t bytes, int device);
@@ -353,9 +366,6 @@ void hf_hold_end(void);
 void hf_hold_child(void);
 
 /* move.c */
-
-/* A context of the program's on a device, or NULL. */
-CUcontext hf_context_of(int device);
 
 /* Told now and then how many bytes have moved; false: stop. */
 typedef bool hf_progress(size_t moved, size_t total);

@@ -180,6 +180,39 @@ OWN(cuMemFreeAsync_ptsz)(CUdeviceptr at, CUstream stream) {
 	return free_async(HF_cuMemFreeAsync_ptsz, at, hf_own_stream(stream), REAL(cuMemFreeAsync_ptsz));
 }
 
+/* The address of a node's memory is known before a graph makes it. */
+OWN(cuGraphAddMemAllocNode)
+(CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+	CUresult e;
+
+	hf_gate_enter(HF_cuGraphAddMemAllocNode);
+	e = REAL(cuGraphAddMemAllocNode)(node, graph, dependencies, count, params);
+	note(e, HF_GRAPH, e == CUDA_SUCCESS ? params->at : 0, e == CUDA_SUCCESS ? params->bytes : 0, CALLER);
+	hf_gate_leave();
+	return e;
+}
+
+static CUresult node_added(CUresult e, const CUgraphNodeParams *params, const void *caller) {
+	if (e == CUDA_SUCCESS && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+		note(e, HF_GRAPH, params->alloc.at, params->alloc.bytes, caller);
+	}
+	hf_gate_leave();
+	return e;
+}
+
+OWN(cuGraphAddNode)
+(CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUgraphNodeParams *params) {
+	hf_submit(HF_cuGraphAddNode, 0, 0, 0);
+	return node_added(REAL(cuGraphAddNode)(node, graph, dependencies, count, params), params, CALLER);
+}
+
+OWN(cuGraphAddNode_v2)
+(CUgraphNode *node, CUgraph graph, const void *dependencies, const void *edges, size_t count,
+	CUgraphNodeParams *params) {
+	hf_submit(HF_cuGraphAddNode_v2, 0, 0, 0);
+	return node_added(REAL(cuGraphAddNode_v2)(node, graph, dependencies, edges, count, params), params, CALLER);
+}
+
 OWN(cuMemHostAlloc)(void **at, size_t bytes, unsigned flags) {
 	CUresult e;
 
@@ -615,9 +648,10 @@ OWN(cuModuleUnload)(CUmodule module) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuModuleUnload);
-	hf_ledger_unload(module);
+	hf_ledger_leaves(module);
 	hf_kernel_unload(module);
 	e = REAL(cuModuleUnload)(module);
+	hf_ledger_left(module, e == CUDA_SUCCESS);
 	hf_gate_leave();
 	return e;
 }
@@ -626,9 +660,10 @@ OWN(cuLibraryUnload)(CUlibrary library) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuLibraryUnload);
-	hf_ledger_unload(library);
+	hf_ledger_leaves(library);
 	hf_kernel_unload(library);
 	e = REAL(cuLibraryUnload)(library);
+	hf_ledger_left(library, e == CUDA_SUCCESS);
 	hf_gate_leave();
 	return e;
 }

@@ -175,29 +175,6 @@ static void *work(void *arg) {
 	return NULL;
 }
 
-CUcontext hf_context_of(int device) {
-	CUcontext context, popped;
-	CUdevice of;
-	bool is;
-	size_t i;
-
-	for (i = 0;; i++) {
-		hf_ledger_lock();
-		context = i < hf_ledger.context_count ? hf_ledger.contexts[i] : NULL;
-		hf_ledger_unlock();
-		if (context == NULL) {
-			return NULL;
-		}
-		if (REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
-			is = REAL(cuCtxGetDevice)(&of) == CUDA_SUCCESS && of == device;
-			REAL(cuCtxPopCurrent_v2)(&popped);
-			if (is) {
-				return context;
-			}
-		}
-	}
-}
-
 /* Cuts the mappings into chunks; SIZE_MAX: there is no memory or no context for them. */
 static size_t cut(const struct hf_mapping *list, size_t count, unsigned char *host, struct moving *all) {
 	CUcontext context = NULL;

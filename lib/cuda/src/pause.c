@@ -40,7 +40,7 @@ static struct {
 	pthread_cond_t ended;
 	bool runs;
 	CUresult e;
-	CUcontext *contexts;
+	struct hf_used *contexts;
 	size_t count;
 } waiter = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 
@@ -50,7 +50,7 @@ static void *wait_for_all(void *arg) {
 	size_t i;
 
 	for (i = 0; i < waiter.count && e == CUDA_SUCCESS; i++) {
-		if ((e = REAL(cuCtxPushCurrent_v2)(waiter.contexts[i])) == CUDA_SUCCESS) {
+		if ((e = REAL(cuCtxPushCurrent_v2)(waiter.contexts[i].context)) == CUDA_SUCCESS) {
 			e = REAL(cuCtxSynchronize)();
 			REAL(cuCtxPopCurrent_v2)(&popped);
 		}
@@ -64,7 +64,7 @@ static void *wait_for_all(void *arg) {
 }
 
 static bool start_waiter(void) {
-	CUcontext *own;
+	struct hf_used *own;
 	pthread_t thread;
 	bool has;
 

@@ -10,7 +10,8 @@
  * FAKE_USAGE=file: gets the bytes in use of each GPU, 8 bytes each.
  * FAKE_FAILS=call[:n]: the n-th lock, checkpoint, restore, or create or unmap
  * by the library fails, the first by default; peer: a copy between devices is
- * not made, and nobody is told; byte: one of its bytes is another one. */
+ * not made, and nobody is told; byte: one of its bytes is another one;
+ * unload: a module is not unloaded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -55,6 +56,11 @@ struct CUevent_st {
 struct CUctx_st {
 	int device;
 	bool ended;
+	CUcontext primary; /* of a green context */
+};
+
+struct CUgreenCtx_st {
+	struct CUctx_st context;
 };
 
 struct CUfunc_st {
@@ -214,6 +220,28 @@ static bool advance_all(void) {
 		all = advance(s) && all;
 	}
 	return all;
+}
+
+/* Whether a stream's work is that of a context. That of green contexts is the
+ * primary context's, too. */
+static bool belongs(const struct CUstream_st *s, CUcontext context) {
+	return s->context == context || s->context->primary == context;
+}
+
+static CUresult drained_of(CUcontext context) {
+	struct CUstream_st *s;
+	bool all;
+
+	do {
+		enter();
+		all = true;
+		pthread_mutex_lock(&lock);
+		for (s = streams; s != NULL; s = s->next) {
+			all = (!belongs(s, context) || advance(s)) && all;
+		}
+		pthread_mutex_unlock(&lock);
+	} while (!all && usleep(100) == 0);
+	return CUDA_SUCCESS;
 }
 
 static CUresult drained(struct CUstream_st *s) {
@@ -500,26 +528,60 @@ static void end_context(CUcontext context) {
 	pthread_mutex_unlock(&lock);
 }
 
-CUresult cuCtxDestroy_v2(CUcontext context) {
+static CUresult destroy_context(CUcontext context) {
 	end_context(context);
-	if (current() == context) {
-		depth--;
+	depth -= current() == context;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) { return destroy_context(context); }
+
+CUresult cuCtxDetach(CUcontext context) { return destroy_context(context); }
+
+static CUcontext retain(CUdevice device) {
+	retained[device]++;
+	primary[device].ended = false;
+	return &primary[device];
+}
+
+static CUresult release_primary(CUdevice device) {
+	if (retained[device] > 0 && --retained[device] == 0) {
+		end_context(&primary[device]);
 	}
 	return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
-	retained[device]++;
-	primary[device].ended = false;
-	*context = &primary[device];
+	*context = retain(device);
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-	if (retained[device] > 0 && --retained[device] == 0) {
-		end_context(&primary[device]);
-	}
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return release_primary(device); }
+
+CUresult cuGreenCtxCreate(CUgreenCtx *green, const void *part, CUdevice device, unsigned flags) {
+	(void)part;
+	(void)flags;
+	*green = calloc(1, sizeof **green);
+	(*green)->context = (struct CUctx_st){ .device = device, .primary = retain(device) };
 	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green) {
+	*context = &green->context;
+	return CUDA_SUCCESS;
+}
+
+/* Its memory is the primary context's. */
+CUresult cuGreenCtxDestroy(CUgreenCtx green) {
+	struct block *b;
+
+	pthread_mutex_lock(&lock);
+	for (b = blocks; b != NULL; b = b->next) {
+		b->context = b->context == &green->context ? green->context.primary : b->context;
+	}
+	pthread_mutex_unlock(&lock);
+	destroy_context(&green->context);
+	return release_primary(green->context.device);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active) {
@@ -533,7 +595,11 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 	return CUDA_SUCCESS;
 }
 
+/* How often a context was pushed. */
+_Atomic unsigned fake_pushes;
+
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
+	fake_pushes++;
 	if (context == NULL || context->ended) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
@@ -555,7 +621,7 @@ CUresult cuCtxSynchronize(void) {
 	looks();
 	CUresult e = current() == NULL ? CUDA_ERROR_INVALID_CONTEXT : spoils(NULL);
 
-	return e != CUDA_SUCCESS ? e : drained(NULL);
+	return e != CUDA_SUCCESS ? e : drained_of(current());
 }
 
 /* Memory */
@@ -1210,7 +1276,9 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
 	return e;
 }
 
-CUresult cuModuleUnload(CUmodule module) { return release((uintptr_t)module); }
+CUresult cuModuleUnload(CUmodule module) {
+	return fails("unload") ? STREAM_CAPTURE_UNSUPPORTED : release((uintptr_t)module);
+}
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
 	size_t i;
@@ -1233,17 +1301,27 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, c
 
 /* Streams and events */
 
-CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+static CUresult create_stream(CUstream *stream, CUcontext context) {
 	struct CUstream_st *s = calloc(1, sizeof *s);
 
-	(void)flags;
-	s->context = current();
+	s->context = context;
 	pthread_mutex_lock(&lock);
 	s->next = streams;
 	streams = s;
 	pthread_mutex_unlock(&lock);
 	*stream = s;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+	(void)flags;
+	return create_stream(stream, current());
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {
+	(void)flags;
+	(void)priority;
+	return create_stream(stream, &green->context);
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
@@ -1344,6 +1422,42 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status) {
 	looks();
 	*status = s == NULL || s->capture == NULL ? 0 : s->invalid ? 2 : 1;
 	return CUDA_SUCCESS;
+}
+
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
+	(void)flags;
+	*graph = calloc(1, sizeof **graph);
+	return CUDA_SUCCESS;
+}
+
+static CUresult add_node(CUgraphNode *node, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+	*node = NULL;
+	return allocate(&params->at, params->bytes, false, false);
+}
+
+CUresult cuGraphAddMemAllocNode(
+	CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+	(void)graph;
+	(void)dependencies;
+	(void)count;
+	return add_node(node, params);
+}
+
+CUresult cuGraphAddNode(
+	CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUgraphNodeParams *params) {
+	(void)graph;
+	(void)dependencies;
+	(void)count;
+	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_node(node, &params->alloc) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const void *dependencies, const void *edges, size_t count,
+	CUgraphNodeParams *params) {
+	(void)graph;
+	(void)dependencies;
+	(void)edges;
+	(void)count;
+	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_node(node, &params->alloc) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {

@@ -1,11 +1,14 @@
 /* odd.c - what programs seldom do while they are paused, or moved.
  *
- * usage: odd held|inside|captures|ends|opens LIBRARY|forks|grows|takes NUMBER
+ * usage: odd held|inside|captures|green|asked|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
  * held: it cancels a thread that waits at the gate, inside: one that is in the driver
- * captures: it destroys a stream, and a context with one, in the middle of a capture
+ * captures: it destroys a stream, and contexts with one, in the middle of a capture
+ * green: it works in green contexts, and destroys them
+ * asked: it counts how often its contexts are pushed
  * ends: it ends a capture that has not begun
  * opens: a library that it opens allocates in its constructor, while another thread allocates
  * forks: it forks while the library starts a process beside it
+ * forking: it forks all the time
  * grows: it starts a thread for each SIGUSR1
  * takes: it uses no GPU, and has a child with a process ID until it has read a line */
 #define _GNU_SOURCE
@@ -17,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -114,6 +118,108 @@ static void captures(void) {
 	CHECK(cuStreamBeginCapture_v2(s, 0));
 	CHECK(cuCtxDestroy_v2(another));
 	(void)cuCtxPopCurrent_v2(&popped);
+	CHECK(cuCtxCreate_v2(&another, 0, 0));
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamBeginCapture_v2(s, 0));
+	CHECK(cuCtxDetach(another));
+}
+
+static void launch(const char *kernel, CUdeviceptr at, unsigned bytes, CUstream s) {
+	void *params[] = { &at, &bytes };
+	CUfunction function;
+	CUmodule module;
+
+	CHECK(cuModuleLoadData(&module, "fake module"));
+	CHECK(cuModuleGetFunction(&function, module, kernel));
+	CHECK(cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, s, params, NULL));
+}
+
+/* One context has the memory, another one has the work, and the primary context
+ * is not used. */
+static void green(void) {
+	unsigned char byte = 0;
+	CUgreenCtx a, b;
+	CUcontext popped;
+	CUdeviceptr at;
+	void *flag;
+	CUstream s;
+
+	CHECK(cuGreenCtxCreate(&a, NULL, 0, 1));
+	CHECK(cuGreenCtxCreate(&b, NULL, 0, 1));
+	CHECK(cuCtxFromGreenCtx(&context, a));
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuMemAlloc_v2(&at, 4096));
+	CHECK(cuMemHostAlloc(&flag, 4096, 0));
+	CHECK(cuGreenCtxStreamCreate(&s, b, 1, 0));
+	launch("spin", (CUdeviceptr)(uintptr_t)flag, 0, s);
+	launch("fill", at, 4096, s);
+	says("it is busy");
+	next_line();
+	*(volatile int *)flag = 1;
+	CHECK(cuStreamSynchronize(s));
+	says("it is idle");
+	next_line();
+	CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK(cuGreenCtxDestroy(b));
+	CHECK(cuGreenCtxDestroy(a));
+	says("they are gone");
+	next_line();
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuMemcpyDtoH_v2(&byte, at + 4095, 1));
+	CHECK(cuMemFree_v2(at));
+	printf("it is %d\n", byte);
+	(void)cuCtxPopCurrent_v2(&popped);
+	CHECK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void asked(void) {
+	void *driver = dlopen(getenv("DRIVER"), RTLD_NOW);
+	const _Atomic unsigned *pushes = driver != NULL ? dlsym(driver, "fake_pushes") : NULL;
+	unsigned before = pushes != NULL ? *pushes : 1000;
+
+	says("it counts");
+	next_line();
+	printf("pushes: %u\n", *pushes - before);
+}
+
+static _Atomic unsigned count;
+static _Atomic int ends_forks;
+
+static void *forks_all_the_time(void *arg) {
+	pid_t child;
+
+	while (!ends_forks) {
+		if ((child = fork()) == 0) {
+			_exit(0);
+		}
+		count += child > 0;
+	}
+	return arg;
+}
+
+/* Each fork copies the table of many pages. */
+static void forking(void) {
+	const size_t bytes = (size_t)512 << 20;
+	char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t threads[3];
+	int i;
+
+	signal(SIGCHLD, SIG_IGN);
+	(void)madvise(pages, bytes, MADV_NOHUGEPAGE);
+	memset(pages, 1, bytes);
+	for (i = 0; i < 3; i++) {
+		pthread_create(&threads[i], NULL, forks_all_the_time, NULL);
+	}
+	while (count == 0) {
+	}
+	count = 0;
+	says("it forks");
+	next_line();
+	ends_forks = 1;
+	printf("%u\n", count);
+	for (i = 0; i < 3; i++) {
+		pthread_join(threads[i], NULL);
+	}
 }
 
 static void ends(void) {
@@ -198,21 +304,15 @@ static void *pauses(void *arg) {
 }
 
 static void grows(CUdeviceptr at) {
-	unsigned bytes = 64;
-	void *params[] = { &at, &bytes };
-	CUfunction fill;
 	pthread_t thread;
-	CUmodule module;
 	sigset_t usr1;
 	int number;
 
 	alarm(0); /* the test ends it */
-	CHECK(cuModuleLoadData(&module, "fake module"));
-	CHECK(cuModuleGetFunction(&fill, module, "fill"));
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &usr1, NULL);
-	CHECK(cuLaunchKernel(fill, 1, 1, 1, 64, 1, 1, 0, NULL, params, NULL));
+	launch("fill", at, 64, NULL);
 	while (sigwait(&usr1, &number) == 0) {
 		pthread_create(&thread, NULL, pauses, NULL);
 	}
@@ -238,6 +338,10 @@ int main(int argc, char **argv) {
 	}
 	alarm(60);
 	CHECK(cuInit(0));
+	if (strcmp(argv[1], "green") == 0) {
+		green();
+		return 0;
+	}
 	CHECK(cuDevicePrimaryCtxRetain(&context, 0));
 	CHECK(cuCtxPushCurrent_v2(context));
 	CHECK(cuMemAlloc_v2(&at, 4096));
@@ -253,6 +357,10 @@ int main(int argc, char **argv) {
 	} else if (strcmp(argv[1], "opens") == 0 && argc == 3) {
 		first_call(argv[2]);
 		return 0;
+	} else if (strcmp(argv[1], "asked") == 0) {
+		asked();
+	} else if (strcmp(argv[1], "forking") == 0) {
+		forking();
 	} else if (strcmp(argv[1], "grows") == 0) {
 		grows(at);
 	} else {

@@ -68,6 +68,18 @@ static void transport(CUdeviceptr *at) {
 	CHECK(make(at, 4096));
 }
 
+/* A graph that makes memory. */
+static void adds_node(void) {
+	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc.bytes = 4096 };
+	CUgraphNode node;
+	CUgraph graph;
+
+	CHECK(cuGraphCreate(&graph, 0));
+	CHECK(is("graph")    ? cuGraphAddMemAllocNode(&node, graph, NULL, 0, &any.alloc)
+			: is("node") ? cuGraphAddNode(&node, graph, NULL, 0, &any)
+						 : cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &any));
+}
+
 static void allocate(struct state *s) {
 	const size_t bytes = N * sizeof(double);
 	const int swapped = is("swapped") && getenv("AGAIN") != NULL, smaller = is("smaller") && getenv("AGAIN") != NULL;
@@ -93,6 +105,12 @@ static void allocate(struct state *s) {
 	if (is("heap")) {
 		CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
 	}
+	if (is("graph") || is("node") || is("node2")) {
+		adds_node();
+	}
+	if (is("unload") && cuModuleUnload(module) == CUDA_SUCCESS) {
+		exit(1);
+	}
 	if (is("lent")) {
 		transport(&s->wrong);
 	}
@@ -108,7 +126,8 @@ static void allocate(struct state *s) {
 	CHECK(cuMipmappedArrayGetLevel(&s->level, s->levels, 1));
 }
 
-/* The first row of the last layer of an array that has so many, to the host or from there. */
+/* The first row of the last layer of an array that has so many, to the host or
+ * from there. */
 static void copy_row(CUarray array, size_t layers, void *row, size_t bytes, int in) {
 	CUDA_MEMCPY3D c = { .WidthInBytes = bytes, .Height = 1, .Depth = 1 };
 
