@@ -102,8 +102,8 @@ func shorten(files []file) error {
 	return nil
 }
 
-// changed says what has become of a file since the image was taken, within the length that it had; empty: nothing that
-// can be seen. A copy may have lost the fraction of a second.
+// changed says what has become of a file since the image was taken, within the length that it had. The text is empty if
+// its time is the same. A copy may have lost the fraction of a second.
 func (f *file) changed(own *os.File) string {
 	st, err := os.Stat(f.Path)
 	if err != nil || f.Time == 0 || st.Size() != f.Bytes || f.is(own) {
