@@ -56,6 +56,7 @@ func TestAudit(t *testing.T) {
 		t.Error(direct, err, moved.used(t, 0))
 	}
 	moved.ends(t, alone().run(t, linked, longProgram...))
+	preloaded(library()).with("DRIVER=libcuda.so", rolls).run(t, resolved).has(t, done) // by its name for compilers
 	if r := preloaded(library()).with(byPath, rolls).run(t, resolved); strings.Contains(r.said, done) {
 		t.Error("the program does not open the driver past a library that is preloaded")
 	}
@@ -246,13 +247,13 @@ func TestNoDriver(t *testing.T) {
 	r.has(t, "/nowhere")
 }
 
-// TestNames: the library exports the names of the table, and the one that libholdfast asks for.
+// TestNames: the library exports the names of the table, and those that libholdfast and programs ask for.
 func TestNames(t *testing.T) {
 	table, err := os.ReadFile("../../lib/cuda/names.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"hf_cuda_ledger", "la_version", "la_objopen", "la_objsearch"}
+	want := []string{"hf_cuda_ledger", "dlopen", "la_version", "la_objopen", "la_objsearch"}
 	for line := range strings.Lines(string(table)) {
 		if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
 			want = append(want, f[0])

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,7 +65,8 @@ func build(dir, flags string) error {
 			return err
 		}
 	}
-	return os.Symlink("../libholdfast-cuda.so", filepath.Join(dir, front, "libcuda.so.1"))
+	return errors.Join(os.Symlink("libcuda.so.1", filepath.Join(dir, fake, "libcuda.so")),
+		os.Symlink("../libholdfast-cuda.so", filepath.Join(dir, front, "libcuda.so.1")))
 }
 
 func run(line []string) error {

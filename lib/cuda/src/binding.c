@@ -31,6 +31,19 @@ bool hf_is_driver(const char *file) {
 		(name[sizeof driver - 1] == 0 || name[sizeof driver - 1] == '.');
 }
 
+/* The C library's dlopen, or that of a tool. */
+void *(*hf_dlopen)(const char *file, int flags);
+
+/* The file that dlopen is to open. The dynamic linker finds the library by the name libcuda.so.1 alone. Some programs
+ * (numba, OpenMP of LLVM) ask for libcuda.so, and would get the driver. */
+const char *hf_file(const char *file);
+const char *hf_file(const char *file) {
+	void *at = dlsym(RTLD_NEXT, "dlopen");
+
+	memcpy(&hf_dlopen, &at, sizeof at);
+	return file != NULL && strcmp(file, "libcuda.so") == 0 ? "libcuda.so.1" : file;
+}
+
 static CUresult no_driver(void) { return CUDA_ERROR_NO_DEVICE; }
 
 static CUresult no_function(void) { return CUDA_ERROR_NOT_SUPPORTED; }

@@ -1,5 +1,6 @@
-/* first.S - the first call of a stub: it has all names bound, and goes on with the arguments that it was given; and
- * where the loader begins that runs the library as a program: holder.c. */
+/* first.S - the first call of a stub: it has all names bound, and goes on with the arguments that it was given; dlopen,
+ * which goes on to the real one, so that this sees who calls; and where the loader begins that runs the library as a
+ * program: holder.c. */
 	.text
 	.globl hf_first
 	.hidden hf_first
@@ -50,6 +51,20 @@ hf_first:
 	jmp *%r11
 	.cfi_endproc
 	.size hf_first, .-hf_first
+	.globl dlopen
+	.type dlopen, @function
+dlopen:
+	.cfi_startproc
+	endbr64
+	push %rsi
+	.cfi_adjust_cfa_offset 8
+	call hf_file
+	pop %rsi
+	.cfi_adjust_cfa_offset -8
+	mov %rax, %rdi
+	jmp *hf_dlopen(%rip)
+	.cfi_endproc
+	.size dlopen, .-dlopen
 	.globl hf_start
 	.hidden hf_start
 	.type hf_start, @function
