@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,8 +118,10 @@ func TestGreen(t *testing.T) {
 	o.says(t, "it is busy")
 	s := briefly(t, o.running)
 	fmt.Fprintln(s, "quiet 200")
-	if s.lines.Scan(); !strings.HasPrefix(s.lines.Text(), "busy ") {
-		t.Errorf("got %q", s.lines.Text())
+	s.lines.Scan()
+	if got := s.lines.Text(); !regexp.MustCompile(
+		`^busy stream 0x[0-9a-f]+ is busy; the last call of it is cuLaunchKernel$`).MatchString(got) {
+		t.Errorf("got %q", got)
 	}
 	_ = s.Close()
 	o.goesOn()
@@ -146,6 +149,22 @@ func TestAsked(t *testing.T) {
 	o.goesOn()
 	o.says(t, "pushes: 0")
 	o.over(t)
+}
+
+// TestCloses: a program that has closed all descriptors gets the connections to what it has made in their place.
+func TestCloses(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "closes")
+	o.goesOn()
+	o.says(t, "it listens")
+	s := briefly(t, o.running)
+	s.says(t, "state", "state")
+	_ = s.Close()
+	for _, err := pause.Find([]int{o.pid()}); err == nil; _, err = pause.Find([]int{o.pid()}) {
+		time.Sleep(time.Millisecond)
+	}
+	o.goesOn()
+	o.over(t)
+	ran{"", o.said.String()}.has(t, "it cannot be paused any more: it has closed descriptor ")
 }
 
 // TestForking: who asks for the state of a program that forks all the time waits for a few forks, not for hundreds.

@@ -222,6 +222,11 @@ OWN(cuStreamCreateWithPriority)(CUstream *stream, unsigned flags, int priority) 
 	return streams(REAL(cuStreamCreateWithPriority)(stream, flags, priority), stream);
 }
 
+OWN(cuGreenCtxStreamCreate)(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {
+	hf_gate_enter(HF_cuGreenCtxStreamCreate);
+	return streams(REAL(cuGreenCtxStreamCreate)(stream, green, flags, priority), stream);
+}
+
 OWN(cuStreamDestroy_v2)(CUstream stream) {
 	bool captured;
 	CUresult e;

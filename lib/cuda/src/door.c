@@ -25,6 +25,7 @@ enum { PATIENCE = 600 };
 static struct {
 	_Atomic bool open;
 	int listener, peer; /* -1: none */
+	ino_t number;       /* of the listener, which the program may close */
 	char line[8192];
 	size_t have;
 	CUuuid devices[DEVICES]; /* as the driver named them before it was stopped */
@@ -285,11 +286,22 @@ static bool trusted(int peer) {
 	return getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && (who.uid == geteuid() || who.uid == 0);
 }
 
+/* Another file of the program has the listener's descriptor, or none has. */
+static bool is_closed(void) {
+	struct stat now;
+
+	return fstat(door.listener, &now) != 0 || now.st_ino != door.number;
+}
+
 static void *listens(void *arg) {
 	struct timespec nap = { .tv_nsec = 100000000 };
 	bool kept = false;
 
 	for (;;) {
+		if (is_closed()) {
+			hf_say("it cannot be paused any more: it has closed descriptor %d", door.listener);
+			return arg;
+		}
 		door.peer = accept4(door.listener, NULL, NULL, SOCK_CLOEXEC);
 		if (door.peer < 0) {
 			nanosleep(&nap, NULL); /* no descriptor is free, say */
@@ -324,6 +336,7 @@ void hf_door_open(void) {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
 	sigset_t all, old;
 	struct stat space = { 0 }; /* its PID namespace: other processes have the number in others */
+	struct stat listener;
 	pthread_t thread;
 	int n, e;
 
@@ -336,10 +349,11 @@ void hf_door_open(void) {
 	if ((door.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0 ||
 		bind(door.listener, (struct sockaddr *)&name,
 			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
-		listen(door.listener, 8) != 0) {
+		listen(door.listener, 8) != 0 || fstat(door.listener, &listener) != 0) {
 		hf_say("it cannot be paused: no socket %s: %s", name.sun_path + 1, strerror(errno));
 		return;
 	}
+	door.number = listener.st_ino;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	e = pthread_create(&thread, NULL, listens, NULL);

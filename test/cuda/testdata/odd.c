@@ -1,10 +1,11 @@
 /* odd.c - what programs seldom do while they are paused, or moved.
  *
- * usage: odd held|inside|captures|green|asked|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
+ * usage: odd held|inside|captures|green|asked|closes|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
  * held: it cancels a thread that waits at the gate, inside: one that is in the driver
  * captures: it destroys a stream, and contexts with one, in the middle of a capture
  * green: it works in green contexts, and destroys them
  * asked: it counts how often its contexts are pushed
+ * closes: it closes all descriptors above 2, and listens by itself
  * ends: it ends a capture that has not begun
  * opens: a library that it opens allocates in its constructor, while another thread allocates
  * forks: it forks while the library starts a process beside it
@@ -14,6 +15,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/sched.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -180,6 +182,33 @@ static void asked(void) {
 	says("it counts");
 	next_line();
 	printf("pushes: %u\n", *pushes - before);
+}
+
+/* The first descriptor is one that the library had. */
+static void closes(void) {
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof at;
+	char hello[6] = "";
+	int fd, listeners[8], to, from;
+
+	next_line();
+	for (fd = 3; fd < 64; fd++) {
+		close(fd);
+	}
+	for (fd = 0; fd < 8; fd++) {
+		listeners[fd] = socket(AF_INET, SOCK_STREAM, 0);
+		at.sin_port = 0;
+		CHECK(bind(listeners[fd], (struct sockaddr *)&at, sizeof at) != 0 || listen(listeners[fd], 8) != 0);
+	}
+	says("it listens");
+	next_line();
+	for (fd = 0; fd < 8; fd++) {
+		to = socket(AF_INET, SOCK_STREAM, 0);
+		getsockname(listeners[fd], (struct sockaddr *)&at, &length);
+		CHECK(connect(to, (struct sockaddr *)&at, sizeof at) != 0);
+		from = accept(listeners[fd], NULL, NULL);
+		CHECK(write(from, "hello", 5) != 5 || read(to, hello, 5) != 5 || strcmp(hello, "hello") != 0);
+	}
 }
 
 static _Atomic unsigned count;
@@ -359,6 +388,8 @@ int main(int argc, char **argv) {
 		return 0;
 	} else if (strcmp(argv[1], "asked") == 0) {
 		asked();
+	} else if (strcmp(argv[1], "closes") == 0) {
+		closes();
 	} else if (strcmp(argv[1], "forking") == 0) {
 		forking();
 	} else if (strcmp(argv[1], "grows") == 0) {
