@@ -28,6 +28,7 @@ type text struct{ Source, Options string }
 
 // Questions in OpenCL's numbers.
 const (
+	programNumKernels  = 0x1167
 	programKernelNames = 0x1168
 	programBuildLog    = 0x1183
 )
@@ -233,10 +234,14 @@ func buildOn(dev *gpustate.Device, text, options string) (p *gpustate.Program, l
 	return p, strings.TrimRight(string(b), "\x00"), nil
 }
 
-// names returns the names of the kernels.
+// names returns the names of the kernels. NVIDIA's library crashes when it is asked for those of a program without any.
 func (p *program) names() []string {
 	builds := slices.DeleteFunc(p.builds(), func(one *gpustate.Program) bool { return one == nil })
 	if len(builds) == 0 {
+		return nil
+	}
+	number, err := builds[0].CLInfo(programNumKernels)
+	if err != nil || !slices.ContainsFunc(number, func(b byte) bool { return b != 0 }) {
 		return nil
 	}
 	b, _ := builds[0].CLInfo(programKernelNames)
