@@ -110,10 +110,13 @@ func verifyNamed(cmd *cobra.Command, dirs []string, epoch string, complete bool)
 		return nil, err
 	}
 	own, err := verifyDirs(cmd, dirs, epoch, complete)
-	if len(rows) > 0 { // a program may take no others
-		own = slices.DeleteFunc(own, func(r verifyRow) bool { return r.Fault == noneCommitted })
+	rows = append(own, rows...)
+	none := func(r verifyRow) bool { return r.Fault == noneCommitted }
+	if slices.ContainsFunc(rows, func(r verifyRow) bool { return !none(r) }) {
+		// A program may take checkpoints with names only, or ask for a name that has none yet.
+		rows = slices.DeleteFunc(rows, none)
 	}
-	return append(own, rows...), err
+	return rows, err
 }
 
 // kindNone and noneCommitted are for directories that no epoch was ever committed to.

@@ -78,6 +78,25 @@ func TestNoEpoch(t *testing.T) {
 	}
 }
 
+// TestNameWithoutEpoch: a program has asked for a checkpoint with a name (hf_restart_test) that was never taken; its
+// others are good.
+func TestNameWithoutEpoch(t *testing.T) {
+	_, global := jobDirs(t)
+	dir := filepath.Join(global, "name.heat")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	named, err := storage.Open(t.Context(), storage.Options{Job: "heat", Size: 1, Node: "n1",
+		Levels: []storage.LevelConfig{{Name: storage.LevelGlobal, Dir: dir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer named.Close()
+	if code, out, errs := run(t, "verify", global); code != 0 || strings.Contains(out, "heat") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
 func TestVerifyNamesFaultAndGoodCopy(t *testing.T) {
 	local, global := jobDirs(t)
 	flip(t, filepath.Join(local, "epoch-0000000003", "rank-000001.shard"), 5000)
