@@ -313,7 +313,7 @@ int hf_launched(const char **by) {
 
 int hf_rank_of_environment(int *rank, int *size) {
 	static const char *const names[][2] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
-		{ "PMI_RANK", "PMI_SIZE" }, { "SLURM_PROCID", "SLURM_NTASKS" } };
+		{ "PMI_RANK", "PMI_SIZE" }, { "SLURM_PROCID", "SLURM_STEP_NUM_TASKS" } }; /* the batch script is no rank */
 	size_t i;
 
 	for (i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -239,6 +239,18 @@ func TestHelloCxx(t *testing.T) {
 	}
 }
 
+// TestBatchScript: a batch script of Slurm is task 0 of a job of several tasks. What it starts without srun is one
+// process, and the tasks of a step are its ranks.
+func TestBatchScript(t *testing.T) {
+	hello := cxx(t, "g++", "../../examples/hello-cxx/hello.cpp")
+	env := append(environ(t, t.TempDir()), "SLURM_PROCID=0", "SLURM_NTASKS=4")
+	launchOne(t, env, []string{hello, "2"}).mustEnd()
+	env = append(environ(t, t.TempDir()), "HOLDFAST_NODE_KEY="+t.Name(), "SLURM_NTASKS=4", "SLURM_STEP_NUM_TASKS=2")
+	one := launchOne(t, append(env[:len(env):len(env)], "SLURM_PROCID=1"), []string{hello, "2"})
+	launchOne(t, append(env, "SLURM_PROCID=0"), []string{hello, "2"}).mustEnd()
+	one.mustEnd()
+}
+
 // TestKinds saves and restores what each language can protect, and sees its errors.
 func TestKinds(t *testing.T) {
 	for _, tc := range []struct {
