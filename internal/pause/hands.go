@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -110,7 +111,13 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 	for _, p := range ours(openCLPrefix, supervisor, &h) {
 		h.OpenCL = append(h.OpenCL, p.pid)
 	}
-	for _, p := range ours(doorPrefix, supervisor, &h) {
+	list := ours(doorPrefix, supervisor, &h)
+	var limits []map[string]int64
+	for _, p := range list {
+		limits = append(limits, shm.Limits(p.pid))
+	}
+	h.Free = least(h.Free, limits)
+	for _, p := range list {
 		pid := p.pid
 		process, err := net.Dial("unix", doorPrefix+child.Name(pid))
 		if err != nil {
@@ -128,6 +135,20 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 		go pass(run, process)
 	}
 	return h
+}
+
+// least returns how much memory programs can have of what a node has free, by the limits of the control groups that all
+// of them are in, such as that of the job.
+func least(free int64, limits []map[string]int64) int64 {
+	if len(limits) == 0 {
+		return free
+	}
+	for group, left := range limits[0] {
+		if !slices.ContainsFunc(limits, func(l map[string]int64) bool { _, is := l[group]; return !is }) {
+			free = min(free, max(left, 1)) // 0: not known
+		}
+	}
+	return free
 }
 
 // openCLPrefix is that of package opencl.

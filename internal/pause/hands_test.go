@@ -36,3 +36,20 @@ func TestOpenCLRanks(t *testing.T) {
 		t.Errorf("got %+v, want %d", h, want[:1])
 	}
 }
+
+// TestLeast: the control group of a job limits what its ranks can have, that of one rank alone does not.
+func TestLeast(t *testing.T) {
+	for _, c := range []struct {
+		limits []map[string]int64
+		want   int64
+	}{
+		{nil, 100},
+		{[]map[string]int64{{"job": 40, "a": 30}, {"job": 40, "b": 20}}, 40},
+		{[]map[string]int64{{"job": -3}}, 1},
+		{[]map[string]int64{{"job": 400}}, 100},
+	} {
+		if got := least(100, c.limits); got != c.want {
+			t.Errorf("%v: got %d, want %d", c.limits, got, c.want)
+		}
+	}
+}

@@ -269,26 +269,36 @@ func (g *Group) quiet(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// enough reports whether the memory of each node can take the contents of the devices there, besides the bytes that are
-// already reserved.
+// enough reports whether the memory of each node, and of control groups of this one, can take the contents of the
+// devices there, besides the bytes that are already reserved.
 func (g *Group) enough(states, prepared []state) error {
 	need, free := map[string]int64{}, map[string]int64{}
 	for i, s := range states {
 		d := g.doors[i]
-		need[d.node] += s.arena + s.other
+		n := s.arena + s.other
 		if d.machine != nil {
-			free[d.node] = d.machine.Free // before it was prepared
+			need[d.node] += n
+			if d.machine.Free > 0 {
+				free[d.node] = d.machine.Free // before it was prepared
+			}
 			continue
 		}
 		if prepared != nil {
-			need[d.node] -= min(s.arena, prepared[i].arena)
+			n -= min(s.arena, prepared[i].arena)
 		}
-		_, free[d.node] = shm.Machine()
+		need[d.node] += n
+		if _, available := shm.Machine(); available > 0 {
+			free[d.node] = available
+		}
+		for group, left := range shm.Limits(d.PID) {
+			need[group] += n
+			free[group] = left
+		}
 	}
-	for node, n := range need {
-		if free := free[node]; free > 0 && n+n/50 > free {
+	for _, where := range slices.Sorted(maps.Keys(free)) {
+		if n := need[where]; n > 0 && n+n/50 > free[where] {
 			return fmt.Errorf("the programs hold %s of device memory, and %s has %s free for the copy", units.Bytes(n),
-				cmp.Or(node, "this machine"), units.Bytes(free))
+				cmp.Or(where, "this machine"), units.Bytes(max(free[where], 0)))
 		}
 	}
 	return nil

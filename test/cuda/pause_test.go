@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -606,4 +607,36 @@ func shows(t *testing.T, r *running, holdfast, state string) {
 		said.Programs[0].Bytes == 0 {
 		t.Errorf("%v, got %s", err, out)
 	}
+}
+
+// TestPauseInGroup: a program in a control group that has too little memory left for the copy is not paused, as the
+// kernel would end it.
+func TestPauseInGroup(t *testing.T) {
+	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat(parent); err != nil {
+		parent, limit = "/sys/fs/cgroup", "memory.max"
+	}
+	group := filepath.Join(parent, fmt.Sprint("holdfast-test-", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	})
+	r := pausable(filepath.Join(t.TempDir(), "usage")).counts(t)
+	for name, n := range map[string]int{limit: int(r.used(t, 0) / 2), "cgroup.procs": r.pid()} {
+		if err := os.WriteFile(filepath.Join(group, name), []byte(strconv.Itoa(n)), 0); err != nil {
+			r.ends(t, alone().run(t, linked, "count"))
+			t.Skip(err) // not the group of this process, say
+		}
+	}
+	if err := paused(t, r); err == nil || !strings.Contains(err.Error(), group+" has ") {
+		t.Errorf("got %v", err)
+	}
+	if r.used(t, 0) == 0 {
+		t.Error("the GPU was given up")
+	}
+	r.ends(t, alone().run(t, linked, "count"))
 }
