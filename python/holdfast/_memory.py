@@ -56,9 +56,11 @@ def memory_of(name: str, x: Any) -> Memory:
         _need_driver(name)
         return _of_interface(name, device, x)
     host = getattr(x, "__array_interface__", None)
-    if isinstance(host, dict) and host.get("data") is not None:
-        return _of_interface(name, host, x)
     try:
+        if _is_scalar(x):
+            raise TypeError
+        if isinstance(host, dict) and isinstance(host.get("data"), tuple):
+            return _of_interface(name, host, x)
         view = memoryview(x)
     except TypeError:
         raise ArgumentError(
@@ -81,13 +83,18 @@ def item_of(name: str, x: Any, m: Memory) -> int:
     return item
 
 
+def _is_scalar(x: Any) -> bool:
+    """Whether x is a number of NumPy, such as an element or a sum: it has an interface, to a copy that is gone."""
+    return any((c.__module__, c.__name__) == ("numpy", "generic") for c in type(x).__mro__)
+
+
 def look_of(x: Any) -> Any:
     """What changes if an array, or one of a list, has other memory or another shape; None if it has no memory."""
     if isinstance(x, (list, tuple)):
         return [look_of(part) for part in x]
     for name in ("__cuda_array_interface__", "__array_interface__"):
         d = getattr(x, name, None)
-        if isinstance(d, dict) and d.get("data") is not None:
+        if isinstance(d, dict) and isinstance(d.get("data"), tuple):
             return d["data"][0] if 0 not in d["shape"] else None, d["shape"], d.get("strides"), d["typestr"]
     try:
         view = memoryview(x)
@@ -192,7 +199,7 @@ def _strided(name: str, x: Any) -> _Strided:
         _need_driver(name)
     else:
         d = getattr(x, "__array_interface__", None)
-    if not isinstance(d, dict) or d.get("data") is None:
+    if not isinstance(d, dict) or not isinstance(d.get("data"), tuple) or _is_scalar(x):
         raise ArgumentError(f'protect "{name}": a part of a global array is an array of NumPy or of a device')
     kind, elem = _element(d)
     _refuse(name, d["data"][1], kind == "O" or _has_objects(d.get("descr")), True)

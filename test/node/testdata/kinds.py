@@ -92,7 +92,10 @@ with holdfast.Session(program="kinds") as hf:
     hf.protect_state("diary", get, lambda d: diary.__setitem__(slice(None), d))
     readonly = np.zeros(3)
     readonly.flags.writeable = False
-    expect_error(ValueError, "no memory", hf.protect, "number", 3)
+    for number in (3, np.float64(3), now.sum(), now[0], np.zeros(1, "i4,f8")[0], np.str_("a")):
+        expect_error(ValueError, "no memory", hf.protect, "number", number)
+        expect_error(ValueError, "no memory", hf.protect_replicated, "number", number)
+    expect_error(ValueError, "is an array", hf.protect_global, "number", now[0], (), ())
     expect_error(ValueError, "one behind the other", hf.protect, "part", np.zeros(4)[::2])
     expect_error(ValueError, "one behind the other", hf.protect, "part", np.zeros((4, 4))[:, :2])
     expect_error(ValueError, "objects", hf.protect, "objects", np.array([1, "a"], object))
