@@ -611,7 +611,7 @@ contains
   end subroutine
 
   ! Makes the file at path part of every checkpoint under name. Local. A checkpoint reads it while the program waits,
-  ! and fails if it is missing. A restore replaces it.
+  ! and fails if it is missing. A restore replaces it: open it afterwards, or what you write to it is lost.
   subroutine hf_protect_file(name, path, ierr, errmsg)
     character(*), intent(in) :: name, path
     integer, optional, intent(out) :: ierr

@@ -214,7 +214,8 @@ int hf_variable(const int64_t *lengths, int ranks, int rank, int64_t *size, hf_b
 
 /* Makes a file part of every checkpoint under name. Local. A checkpoint reads path while the program waits, and
  * fails if the file is missing. A restore or recovery writes a new file, syncs it, and then replaces the one at
- * path. The same name again gives another path. */
+ * path. Open the file after hf_restore: what the program writes to the replaced one is lost, as a line on standard
+ * error then says. The same name again gives another path. */
 int hf_protect_file(const char *name, const char *path);
 
 /* Makes the bytes written to hf_fopen(name, "w") part of every checkpoint under name; until the first fclose there are

@@ -1,10 +1,12 @@
 /* values.c - protected bytes, to and from the arenas of the daemon. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client.h"
@@ -75,37 +77,65 @@ static int write_whole(int fd, const char *from, size_t bytes) {
 	return 0;
 }
 
-/* Replaces a file, or leaves it as it is. */
+/* Says that the program writes to a file that has been replaced. */
+static void tell_of_open(const char *path, const struct stat *old) {
+	DIR *all = opendir("/proc/self/fd");
+	struct dirent *e;
+	struct stat st;
+
+	while (all != NULL && (e = readdir(all)) != NULL) {
+		const int fd = atoi(e->d_name);
+
+		if (e->d_name[0] != '.' && fstat(fd, &st) == 0 && st.st_dev == old->st_dev && st.st_ino == old->st_ino &&
+			(fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY) {
+			fprintf(stderr,
+				"holdfast: rank %d: the program had %s open when that was restored to a new file: what it writes there "
+				"is lost; open it after the restore\n",
+				hf_rank(), path);
+			break;
+		}
+	}
+	if (all != NULL) {
+		closedir(all);
+	}
+}
+
+/* Replaces a file, or that which a link names, by one of the same mode, or leaves it as it is. */
 static int replace_file(const char *path, const char *from, size_t bytes) {
-	const size_t n = strlen(path);
-	char *temp = malloc(n + sizeof ".holdfast");
+	struct stat old;
+	char *real = realpath(path, NULL), *temp = NULL;
+	const char *to = real != NULL ? real : path;
+	const bool there = stat(to, &old) == 0;
 	int fd, err;
 
-	if (temp == NULL) {
+	if (asprintf(&temp, "%s.holdfast", to) < 0) {
+		free(real);
 		return ENOMEM;
 	}
-	memcpy(temp, path, n);
-	memcpy(temp + n, ".holdfast", sizeof ".holdfast");
-	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, there ? 0600 : 0666);
 	if (fd < 0) {
 		err = errno;
 		free(temp);
+		free(real);
 		return err;
 	}
-	err = write_whole(fd, from, bytes);
+	err = there && fchmod(fd, old.st_mode & 07777) != 0 ? errno : write_whole(fd, from, bytes);
 	if (err == 0 && fsync(fd) != 0) {
 		err = errno;
 	}
 	if (close(fd) != 0 && err == 0) {
 		err = errno;
 	}
-	if (err == 0 && rename(temp, path) != 0) {
+	if (err == 0 && rename(temp, to) != 0) {
 		err = errno;
 	}
 	if (err != 0) {
 		unlink(temp);
+	} else if (there) {
+		tell_of_open(path, &old);
 	}
 	free(temp);
+	free(real);
 	return err;
 }
 

@@ -297,7 +297,7 @@ class Session:
         """Makes a file part of every checkpoint under a name. Local.
 
         A checkpoint reads it while the program waits, and fails if it is missing. A restore writes a new file, syncs
-        it, and then replaces the one at path:
+        it, and then replaces the one at path. Open it after the restore: what is written to the replaced one is lost.
 
             hf.protect_file("log", "run.log")
         """

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CELLS 30000
@@ -148,6 +149,28 @@ static void append(void)
     CHECK(hf_unprotect("more"));
 }
 
+/* A restored file has the mode of the one that it replaces, behind a link too; the program learns of its open one. */
+static void linked(void)
+{
+    static char name[sizeof path + 8];
+    const char *const file[] = {"file"};
+    struct stat st;
+    FILE *f;
+
+    snprintf(name, sizeof name, "%s.link", path);
+    WANT(symlink(path, name) == 0 && chmod(path, 0640) == 0);
+    f = fopen(name, "a");
+    WANT(f != NULL);
+    CHECK(hf_protect_file("file", name));
+    CHECK(hf_restart_begin("main", 5));
+    CHECK(hf_recover(file, 1));
+    CHECK(hf_restart_end());
+    WANT(IS_FILE(5) && lstat(name, &st) == 0 && S_ISLNK(st.st_mode) && stat(path, &st) == 0 &&
+         (st.st_mode & 07777) == 0640);
+    WANT(fclose(f) == 0 && unlink(name) == 0);
+    CHECK(hf_protect_file("file", path));
+}
+
 static void write_all(void)
 {
     const char *const only_v[] = {"v"};
@@ -195,6 +218,7 @@ static void write_all(void)
 
     /* An array that has gone, one that has shrunk, one of another type. */
     append();
+    linked();
     CHECK(hf_unprotect("extra"));
     WANT(hf_restart("main", 8) < 0 && strstr(hf_error(), "\"extra\"") != NULL);
     CHECK(hf_protect("u", u, CELLS - 1, HF_UINT64));
