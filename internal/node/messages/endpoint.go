@@ -338,6 +338,16 @@ func (e *layer) collect(ctx context.Context, all [][]byte) error {
 		}
 		return -1, 0
 	}
+	// uncounted names a rank that has sent more than it has counted: as many in flight would pass for received.
+	uncounted := func() error {
+		for r := range want {
+			if got := e.received(r); got > want[r] {
+				return fmt.Errorf("%w: rank %d has received %d messages from rank %d that were not sent through "+
+					"libholdfast-mpi", mpiwrap.ErrDrainIncomplete, e.rank, got-want[r], r)
+			}
+		}
+		return nil
+	}
 	pause := sleep.Backoff{First: 20 * time.Microsecond, Longest: time.Millisecond}
 	turns, complete := uint64(0), false
 	for {
@@ -346,7 +356,7 @@ func (e *layer) collect(ctx context.Context, all [][]byte) error {
 		case rank < 0 && !complete:
 			turns, complete = now, true
 		case complete && now > turns+1 && e.load(atUnended) == 0:
-			return nil
+			return uncounted()
 		}
 		if e.load(atFull) == FullLarge {
 			return fmt.Errorf("%w: a message of more than 2 GiB is in flight to rank %d; take the checkpoint where it "+

@@ -278,7 +278,8 @@ type large struct {
 
 func (l large) Cut() error { l.p.store(atFull, FullLarge); return nil }
 
-// TestDrain: a rank that has not received all that was sent to it fails on all ranks, and one whose mailbox is full.
+// TestDrain: a rank that has not received all that was sent to it fails on all ranks, one whose mailbox is full, and
+// one that has received more.
 func TestDrain(t *testing.T) {
 	alone := func(_ context.Context, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
 	p := newPage(1)
@@ -316,6 +317,11 @@ func TestDrain(t *testing.T) {
 	e = New(p, 0, &standing{}, alone)
 	if s, err := e.Drain(t.Context()); err != nil || s.InFlight || s.AllEnded {
 		t.Errorf("got %+v, %v", s, err)
+	}
+	p.setU64(CountsAt+8, 3)
+	if _, err := e.Drain(t.Context()); !errors.Is(err, mpiwrap.ErrDrainIncomplete) ||
+		!strings.Contains(err.Error(), "received 1 messages from rank 0 that were not sent through") {
+		t.Errorf("got %v", err)
 	}
 }
 
