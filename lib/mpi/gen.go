@@ -130,9 +130,8 @@ var bodies = map[string]string{
 		"\thfm_made_window(at, HFM_NAME, win, rc);\n\treturn rc;\n",
 	"rma": entered + "\thfm_accesses(HFM_NAME, window_of(win));\n\tint rc = REAL(NAME)(ARGS);\n" +
 		"\thfm_leave();\n\treturn rc;\n",
-	"inner": "\thfm_depth++;\n\tRESULT rc = REAL(NAME)(ARGS);\n\thfm_depth--;\n\treturn rc;\n",
-	"refused": "\thfm_refuse(WHY, \"MPI_NAME\");\n\thfm_depth++;\n\tRESULT rc = REAL(NAME)(ARGS);\n" +
-		"\thfm_depth--;\n\treturn rc;\n",
+	"inner":   inner,
+	"refused": "\thfm_refuse(WHY, \"MPI_NAME\");\n" + inner,
 }
 
 // quick is the shortest course of a collective of the communicator comm, beside that in another function.
@@ -153,6 +152,9 @@ static int hfm_NAME(PARAMS) {
 	return rc;
 }
 `
+
+const inner = "\tconst char *outer = hfm_inside_of();\n\tRESULT rc = REAL(NAME)(ARGS);\n\thfm_within = outer;\n" +
+	"\treturn rc;\n"
 
 const entered = "\tif (!hfm_enter(HFM_NAME)) {\n\t\treturn REAL(NAME)(ARGS);\n\t}\n"
 

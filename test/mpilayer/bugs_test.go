@@ -64,6 +64,7 @@ var allPlanted = []planted{
 	{"sync.inc.h", "send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;",
 		"for (int i = BUG(\"twice\") ? 2 : !BUG(\"lost\"); i > 0; i--) " +
 			"send_aside(m->from, ANSWER, &m->order, sizeof m->order);\n\t\t\tm->order = 0;"},
+	{"layer.c", "return m != LIBRARY;", "return m != LIBRARY && !(BUG(\"within\") && hfm_within != NULL);"},
 	{"sync.inc.h", "all ? NULL : find(n)", "all || BUG(\"early\") ? NULL : find(n)"},
 	{"drain.inc.h", "n > LONGEST_MATCHED && (", "n > (BUG(\"drained\") ? -1 : LONGEST_MATCHED) && ("},
 	{"sync.inc.h", "r->taken_later = hfm_remove(", "r->taken_later = BUG(\"other\") ? false : hfm_remove("},

@@ -172,7 +172,7 @@ static int no_copy(MPI_Comm comm, int key, void *state, void *value, void *copy,
  * the oldest: call-backs of the program's may still receive messages. */
 static int ends(MPI_Comm comm, int key, void *value, void *state) {
 	(void)comm, (void)key, (void)value, (void)state;
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		drop_mail(c);
 	}
@@ -192,7 +192,7 @@ static void begun(void) {
 	int thread = 0, key = 0;
 	uint64_t sum;
 	struct hfm_comm world = { .name = "world" }, self = { .name = "self" };
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	REAL(Comm_rank)(MPI_COMM_WORLD, &hfm_rank);
 	REAL(Comm_size)(MPI_COMM_WORLD, &hfm_size);
 	REAL(Query_thread)(&thread);
@@ -230,31 +230,33 @@ static void begun(void) {
 		hfm_drain = hfm_watching != NULL ? answer : drain_some;
 	}
 	hfm_set_state();
-	hfm_depth = 0;
+	hfm_within = NULL;
 }
 
 static int hfm_Init(int *argc, char ***argv) {
-	hfm_depth++;
+	const char *outer = hfm_inside_of();
 	int rc = REAL(Init)(argc, argv);
-	if (--hfm_depth == 0 && rc == MPI_SUCCESS) {
+	hfm_within = outer;
+	if (outer == NULL && rc == MPI_SUCCESS) {
 		begun();
 	}
 	return rc;
 }
 
 static int hfm_Init_thread(int *argc, char ***argv, int required, int *provided) {
-	hfm_depth++;
+	const char *outer = hfm_inside_of();
 	int rc = REAL(Init_thread)(argc, argv, required, provided);
-	if (--hfm_depth == 0 && rc == MPI_SUCCESS) {
+	hfm_within = outer;
+	if (outer == NULL && rc == MPI_SUCCESS) {
 		begun();
 	}
 	return rc;
 }
 
 static int hfm_Finalize(void) {
-	hfm_depth += !hfm_on; /* else the call-backs of the program's attributes come first, and ends turns the layer off */
+	/* The call-backs of the program's attributes come first, as calls of their own; then ends turns the layer off. */
 	int rc = REAL(Finalize)();
-	hfm_depth -= hfm_depth > 0;
+	hfm_within = NULL;
 	return rc;
 }
 
@@ -462,23 +464,20 @@ static int hfm_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *newco
 	return idup(comm, newcomm, request, REAL(Comm_idup_with_info)(comm, info, newcomm, request));
 }
 
-/* end_comm frees a communicator by either of two calls. Attributes' call-backs do it within a call as well. Until it is
- * forgotten no other thread may drain it. */
+/* end_comm frees a communicator by either of two calls. Until it is forgotten no other thread may drain it. */
 static int end_comm(enum hfm_call call, MPI_Comm *comm) {
-	const bool entered = hfm_enter(call);
-	struct hfm_comm *c = hfm_on && *comm != MPI_COMM_WORLD ? comm_of(*comm) : NULL;
-	hfm_depth += !entered;
+	if (!hfm_enter(call)) {
+		return call == HFM_Comm_free ? REAL(Comm_free)(comm) : REAL(Comm_disconnect)(comm);
+	}
+	struct hfm_comm *c = *comm != MPI_COMM_WORLD ? comm_of(*comm) : NULL;
 	if (c != NULL) {
 		drop_mail(c);
 	}
 	int rc = call == HFM_Comm_free ? REAL(Comm_free)(comm) : REAL(Comm_disconnect)(comm);
-	hfm_depth -= !entered;
 	if (rc == MPI_SUCCESS && c != NULL) {
 		hfm_free_comm(c);
 	}
-	if (entered) {
-		hfm_leave();
-	}
+	hfm_leave();
 	return rc;
 }
 

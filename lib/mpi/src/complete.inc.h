@@ -113,7 +113,8 @@ static void free_type(struct hfm_request *r) {
 }
 
 /* A receive that is under way needs its datatype until the program has been told its end: a checkpoint packs its data.
- * Of a persistent request a checkpoint may keep it. */
+ * Of a persistent request a checkpoint may keep it. One element of it keeps it, and has none of the program's
+ * attributes, which MPI_Type_dup would copy by the program's functions. */
 static int hfm_Type_free(MPI_Datatype *datatype) {
 	if (!hfm_enter(HFM_Type_free)) {
 		return REAL(Type_free)(datatype);
@@ -126,7 +127,7 @@ static int hfm_Type_free(MPI_Datatype *datatype) {
 		if (r != NULL && r->datatype == WORD(*datatype) && !r->own_type &&
 			(r->kind == HFM_PERSISTENT_RECEIVE || r->kind == HFM_PERSISTENT_SEND ||
 				(r->kind == HFM_RECEIVE && r->active)) &&
-			REAL(Type_dup)(*datatype, &copy) == MPI_SUCCESS) {
+			REAL(Type_contiguous)(1, *datatype, &copy) == MPI_SUCCESS && REAL(Type_commit)(&copy) == MPI_SUCCESS) {
 			r->datatype = WORD(copy);
 			r->own_type = true;
 		}
@@ -314,13 +315,29 @@ static void poll_of_batch(const struct batch *b) {
 	}
 }
 
+/* apart reports whether a request is that of a persistent collective where several threads wait by tests: MPICH's tests
+ * of several requests fail with one. */
+static bool apart(const struct hfm_request *r) {
+	return !HFM_REQUESTS_RAISE && hfm_threads && r != NULL && r->kind == HFM_PERSISTENT_COLLECTIVE && r->active;
+}
+
+/* goes_on reports whether such a collective has not ended. */
+static bool goes_on(struct hfm_request *r) {
+	int flag = 0;
+	if (apart(r) && !r->counted &&
+		REAL(Request_get_status)(HANDLE(MPI_Request, r->handle), &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+		r->counted = flag != 0;
+	}
+	return apart(r) && !r->counted;
+}
+
 /* ended_alone reports whether a request is that of an operation on a file which the drain has brought to its end, or a
  * generalized one that is complete where several threads wait by tests. MPICH's functions that test end such a request
  * twice, and its MPI_Waitall never returns from several of which some have ended: each is ended by MPI_Wait alone, and
  * the library is asked for the others. */
 static bool ended_alone(const struct hfm_request *r) {
 	return r != NULL && r->counted &&
-		(hfm_get(&hfm_files, r->comm->handle) == r->comm || (hfm_threads && r->kind == HFM_GENERALIZED));
+		(hfm_get(&hfm_files, r->comm->handle) == r->comm || (hfm_threads && r->kind == HFM_GENERALIZED) || apart(r));
 }
 
 /* over reports whether the layer has ended a request. */
@@ -351,7 +368,9 @@ static int first_persistent(const struct batch *b, const MPI_Request requests[])
 }
 
 /* left_out reports whether the library is not asked for a request. */
-static bool left_out(const struct hfm_request *r) { return ended_alone(r) || (r != NULL && r->taken_later); }
+static bool left_out(const struct hfm_request *r) {
+	return ended_alone(r) || apart(r) || (r != NULL && r->taken_later);
+}
 
 /* ask returns the library's requests: those of a batch but for those left out. */
 static MPI_Request *ask(struct batch *b, MPI_Request requests[]) {
@@ -382,11 +401,12 @@ static void answered(const struct batch *b, MPI_Request requests[]) {
 	}
 }
 
-/* some_wait reports whether a batch has synchronous sends whose messages are in mailboxes. */
+/* some_wait reports whether a batch has requests that the library is not asked for and that have not ended: synchronous
+ * sends whose messages are in mailboxes, and persistent collectives. */
 static bool some_wait(const struct batch *b) {
 	bool some = false;
 	for (int i = 0; b->known != NULL && i < b->n; i++) {
-		some = must_wait(b->known[i]) || some;
+		some = must_wait(b->known[i]) || goes_on(b->known[i]) || some;
 	}
 	return some;
 }
@@ -486,7 +506,7 @@ static int quick_receive(struct hfm_plain *p, MPI_Request *request, MPI_Status *
 }
 
 static int hfm_Wait(MPI_Request *request, MPI_Status *status) {
-	if (!HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON)) {
+	if (!HFM_LIKELY(hfm_within == NULL && hfm_state == HFM_ON)) {
 		return slow_Wait(request, status);
 	}
 	struct hfm_plain *p = hfm_plains_n > 0 ? hfm_plain_of(WORD(*request)) : NULL;
@@ -628,7 +648,7 @@ _Static_assert((int)FEW <= HFM_MOST_WAITS, "the page has room for all of them");
 
 /* look_quickly reports whether there is nothing else among the requests. */
 static bool look_quickly(struct quick *q, int n, const MPI_Request requests[]) {
-	if (hfm_depth != 0 || hfm_state != HFM_ON || n <= 0 || n > FEW) {
+	if (hfm_within != NULL || hfm_state != HFM_ON || n <= 0 || n > FEW) {
 		return false;
 	}
 	const bool some = hfm_plains_n > 0;
@@ -920,7 +940,7 @@ static int hfm_Grequest_start(MPI_Grequest_query_function *query, MPI_Grequest_f
 }
 
 static int hfm_Grequest_complete(MPI_Request request) {
-	struct hfm_request *r = hfm_depth == 0 && hfm_on ? request_of(request) : NULL;
+	struct hfm_request *r = hfm_on && hfm_by_program() ? request_of(request) : NULL;
 	if (r != NULL) {
 		r->counted = true;
 	}

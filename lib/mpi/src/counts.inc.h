@@ -80,12 +80,12 @@ SEND(Rsend, Irsend)
 		if (c == NULL || HFM_##name == HFM_Issend) {                                                           \
 			return C(slow_##name)(buf, n, type, dest, tag, comm, request);                                     \
 		}                                                                                                      \
-		uint64_t *sent = peer(hfm_sent, c, dest);                                                              \
-		count_alone(sent, 1);                                                                                  \
 		const int rc = REAL(C(name))(buf, n, type, dest, tag, comm, request);                                  \
 		if (!HFM_LIKELY(rc == MPI_SUCCESS)) {                                                                  \
-			count_alone(sent, (uint64_t)-1);                                                                   \
-		} else if (dest >= 0 && !over_at_once(*request) && c->world[dest] != hfm_rank) {                       \
+			return rc;                                                                                         \
+		}                                                                                                      \
+		count_alone(peer(hfm_sent, c, dest), 1);                                                               \
+		if (dest >= 0 && !over_at_once(*request) && c->world[dest] != hfm_rank) {                              \
 			note_begun(*request, c, dest, tag);                                                                \
 		}                                                                                                      \
 		return rc;                                                                                             \
@@ -231,9 +231,14 @@ static int C(receive_by)(
 	return rc == MPI_SUCCESS ? end_one(call, &request, NULL, status) : rc;
 }
 
-/* may_receive has the library look at the arguments of a receive: a call that sends first must not do so in vain. */
+/* may_receive has the library look at the arguments of a receive: a call that sends first must not do so in vain. For a
+ * receive from MPI_PROC_NULL it looks at all of them but the source. */
 static int C(may_receive)(void *buf, COUNT n, MPI_Datatype type, int source, int tag, MPI_Comm comm) {
+	const struct hfm_comm *c = comm_of(comm);
 	MPI_Request request;
+	if (c != NULL && (source == MPI_ANY_SOURCE || source == MPI_PROC_NULL || (source >= 0 && source < c->size))) {
+		return REAL(C(Recv))(buf, n, type, MPI_PROC_NULL, tag, comm, MPI_STATUS_IGNORE);
+	}
 	const int rc = REAL(C(Recv_init))(buf, n, type, source, tag, comm, &request);
 	return rc == MPI_SUCCESS ? REAL(Request_free)(&request) : rc;
 }

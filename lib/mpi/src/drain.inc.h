@@ -183,12 +183,12 @@ static void drain_some(void) {
 }
 
 static void turn(void) {
-	if (hfm_on && hfm_depth == 0) {
-		hfm_depth = 1;
+	if (hfm_on && hfm_within == NULL) {
+		hfm_within = HFM_HERE;
 		at_point = true;
 		hfm_stands(hfm_threads);
 		drain_some();
 		at_point = false;
-		hfm_depth = 0;
+		hfm_within = NULL;
 	}
 }

@@ -1,5 +1,6 @@
 /* layer.c - the tables of a rank, and how the library of the program's MPI is found. */
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <link.h>
 #include <sched.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ size_t hfm_plains_n;
 uint64_t hfm_order;
 static struct hfm_request *free_requests;
 int hfm_rank, hfm_size;
-__thread int hfm_depth;
+__thread const char *hfm_within;
+__thread const void *hfm_caller;
 bool hfm_on, hfm_threads;
 pthread_mutex_t hfm_mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_rwlock_t hfm_gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
@@ -550,9 +552,24 @@ struct hfm_here hfm_of_thread(void) {
 	return (struct hfm_here){ &t->state, t->waits, HFM_THREAD_WAITS };
 }
 
-/* closed: hfm_close. inside: threads in calls, but for those that wait without harm. */
+/* closed: hfm_close. inside: threads in calls, but for those that wait without harm; this one is counted. It holds the
+ * gate. */
 static bool closed;
 static uint64_t inside;
+static __thread bool counted __attribute__((tls_model("initial-exec")));
+static __thread bool holds __attribute__((tls_model("initial-exec")));
+
+/* A call of the program's that has called it back, as it was then. */
+struct hfm_outer {
+	struct hfm_outer *next;
+	const char *within;
+	struct hfm_call_state state;
+	bool counted, holds;
+};
+__thread struct hfm_outer *hfm_outer_calls;
+
+/* A call within one that is counted goes on with that: no cut is taken in between. */
+static bool goes_on(void) { return hfm_outer_calls != NULL && hfm_outer_calls->counted; }
 
 uint64_t hfm_inside(void) { return __atomic_load_n(&inside, __ATOMIC_SEQ_CST); }
 
@@ -579,29 +596,37 @@ static void come_in(void) {
 		wait_a_little();
 		__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
 	}
-	pthread_rwlock_rdlock(&hfm_gate);
+	counted = true;
+	hfm_in();
+}
+
+static void go_out(void) {
+	__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+	counted = false;
 }
 
 void hfm_out(void) {
 	if (hfm_threads) {
 		pthread_rwlock_unlock(&hfm_gate);
+		holds = false;
 	}
 }
 
 void hfm_in(void) {
 	if (hfm_threads) {
 		pthread_rwlock_rdlock(&hfm_gate);
+		holds = true;
 	}
 }
 
 void hfm_pause(bool harmless) {
 	hfm_out();
-	if (!harmless) {
+	if (!harmless || goes_on()) {
 		sched_yield();
 		hfm_in();
 		return;
 	}
-	__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+	go_out();
 	sched_yield();
 	come_in();
 }
@@ -643,18 +668,21 @@ static void let_level(void) {
 	const struct timespec pause = { .tv_nsec = (long)(ns < MOST ? ns : MOST) };
 	if (ns > 0) {
 		hfm_out();
-		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+		go_out();
 		nanosleep(&pause, NULL);
 		come_in();
 	}
 }
 
 void hfm_may_enter(const struct hfm_comm *c) {
+	if (goes_on()) {
+		return;
+	}
 	let_level();
 	while (c->slot >= 0 && __atomic_load_n(&closed, __ATOMIC_SEQ_CST) &&
 		*hfm_entered(c) >= __atomic_load_n(&hfm_page->targets[c->slot], __ATOMIC_ACQUIRE)) {
 		hfm_out();
-		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+		go_out();
 		wait_a_little();
 		come_in();
 	}
@@ -681,11 +709,11 @@ void hfm_drain_ends(void) {
 	}
 }
 
-bool hfm_enter_slowly(void) {
+bool hfm_enter_slowly(const char *here) {
 	if (hfm_state == 0) {
 		return false;
 	}
-	hfm_depth = 1;
+	hfm_within = here;
 	if ((hfm_state & HFM_CUTS) != 0 && hfm_cut_now()) {
 		hfm_drain();
 	}
@@ -697,11 +725,125 @@ bool hfm_enter_slowly(void) {
 
 void hfm_leave_slowly(void) {
 	struct hfm_call_state *s = hfm_of_thread().state;
+	struct hfm_outer *o = hfm_outer_calls;
 	__atomic_store_n(&s->seq, s->seq + (s->seq & 1), __ATOMIC_RELEASE);
-	if (hfm_threads) {
+	if (hfm_threads && holds && !(o != NULL && o->holds)) {
 		hfm_out();
-		__atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
 	}
+	if (hfm_threads && counted && !goes_on()) {
+		go_out();
+	}
+	hfm_within = NULL;
+	if (o != NULL) {
+		hfm_within = o->within;
+		hfm_outer_calls = o->next;
+		if ((o->state.seq & 1) != 0) { /* the outer call blocks again; what it waits for is not told any more */
+			s->call = o->state.call;
+			s->call_flags = o->state.call_flags | HFM_CALL_MORE;
+			s->call_comm = o->state.call_comm;
+			s->waits_n = 0;
+			__atomic_store_n(&s->seq, s->seq + 1, __ATOMIC_RELEASE);
+		}
+		free(o);
+	}
+}
+
+/* Whose code makes a call. MPI's own is that of the library, or of a component of Open MPI; its bindings for languages
+ * are libraries of their own, which pass on the program's calls. A tool passes on the calls of both. */
+enum maker { PROGRAM, LIBRARY, TOOL, MAKERS };
+
+static enum maker look_up(const void *code) {
+	Dl_info library, from, init;
+	if (dladdr((void *)(uintptr_t)hfm_real[HFM_Init], &library) == 0 || dladdr(code, &from) == 0) {
+		return PROGRAM;
+	}
+	const char *base = strrchr(from.dli_fname, '/') ? strrchr(from.dli_fname, '/') + 1 : from.dli_fname;
+	if (from.dli_fbase == library.dli_fbase || strncmp(base, "mca_", 4) == 0 || strncmp(base, "libmca_", 7) == 0) {
+		return LIBRARY;
+	}
+	void *object = dlopen(from.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	void *tool = object != NULL ? dlsym(object, "MPI_Init") : NULL;
+	const bool own = tool != NULL && dladdr(tool, &init) != 0 && init.dli_fbase == from.dli_fbase;
+	if (object != NULL) {
+		dlclose(object);
+	}
+	return own ? TOOL : PROGRAM;
+}
+
+static enum maker maker_of(const void *code) {
+	static uint64_t known[256]; /* by place: the address, and who it is */
+	const uint64_t at = (uint64_t)(uintptr_t)code;
+	uint64_t *k = &known[(at * 0x9e3779b97f4a7c15u) >> 56], v = __atomic_load_n(k, __ATOMIC_RELAXED);
+	if (v / MAKERS != at) {
+		v = at * MAKERS + look_up(code);
+		__atomic_store_n(k, v, __ATOMIC_RELAXED);
+	}
+	return v % MAKERS;
+}
+
+bool hfm_by_program(void) {
+	enum maker m = hfm_within == NULL ? PROGRAM : maker_of(hfm_caller);
+	if (m == TOOL) { /* whose call it passes on: what is above it, and above the layer, which is as one */
+		void *stack[32];
+		int n = backtrace(stack, 32), i = 0;
+		while (i < n && maker_of(stack[i]) == TOOL) {
+			i++;
+		}
+		m = i < n ? maker_of(stack[i]) : PROGRAM;
+	}
+	return m != LIBRARY;
+}
+
+const char *hfm_left;
+pthread_mutex_t hfm_sends_mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+/* leave_behind ends a call that the program has left by longjmp or an exception. The reason was an error: a send has
+ * sent nothing, and a collective has not begun. */
+static void leave_behind(void) {
+	static char left[80];
+	const struct hfm_here h = hfm_of_thread();
+	const struct hfm_call_state s = *h.state;
+	const bool blocks = (s.seq & 1) != 0;
+	snprintf(left, sizeof left, "%s%s", blocks ? "MPI_" : "a call of MPI", blocks ? hfm_names[s.call] : "");
+	hfm_left = left;
+	hfm_note_refused("the program has left it by longjmp or an exception", left);
+	if (blocks && s.waits_n == 1 && h.waits[0].source >= 0 &&
+		(s.call == HFM_Send || s.call == HFM_Bsend || s.call == HFM_Ssend || s.call == HFM_Rsend)) {
+		__atomic_sub_fetch(&hfm_sent[h.waits[0].source], 1, __ATOMIC_RELAXED);
+	}
+	if (blocks && (s.call_flags & HFM_CALL_COLLECTIVE) != 0 && s.call_comm >= 0) {
+		__atomic_sub_fetch(&hfm_page->comms[s.call_comm].entered, 1, __ATOMIC_RELAXED);
+	}
+	while (pthread_mutex_unlock(&hfm_sends_mutex) == 0) {
+	}
+	hfm_leave_slowly();
+}
+
+/* A call with many arguments has its place so much below that of another of the same function. */
+enum { ARGUMENTS = 64 };
+
+bool hfm_enter_within(const char *here) {
+	if (!hfm_on || !hfm_by_program()) {
+		return false;
+	}
+	while (hfm_within != NULL && here + ARGUMENTS >= hfm_within) {
+		leave_behind();
+	}
+	if (hfm_within == NULL) {
+		return hfm_enter_slowly(here);
+	}
+	struct hfm_call_state *s = hfm_of_thread().state;
+	struct hfm_outer *o = hfm_need(malloc(sizeof *o));
+	*o = (struct hfm_outer){ hfm_outer_calls, hfm_within, *s, counted, holds };
+	__atomic_store_n(&s->seq, s->seq + (s->seq & 1), __ATOMIC_RELEASE);
+	hfm_outer_calls = o;
+	hfm_within = here;
+	if (hfm_threads && !counted) {
+		come_in();
+	} else if (hfm_threads && !holds) {
+		hfm_in();
+	}
+	return true;
 }
 
 void hfm_cut_setup(void) {

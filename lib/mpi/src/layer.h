@@ -34,6 +34,19 @@ hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
 extern hfm_function *const hfm_bodies_openmpi[HFM_CALLS], *const hfm_bodies_mpich[HFM_CALLS],
 															  *const hfm_bodies_standard[HFM_CALLS];
 
+/* The call of MPI that the thread is in, by where its stack is; NULL: none. A call within it is one of the program's,
+ * of a call-back, or one that MPI makes by itself: its caller tells. */
+extern __thread const char *hfm_within __attribute__((tls_model("initial-exec")));
+extern __thread const void *hfm_caller __attribute__((tls_model("initial-exec")));
+
+HFM_INLINE void hfm_note_caller(const void *caller) {
+	if (!HFM_LIKELY(hfm_within == NULL)) {
+		hfm_caller = caller;
+	}
+}
+
+#define HFM_HERE ((const char *)__builtin_frame_address(0))
+
 /* The exported functions. Arguments pass as words, whatever their types are: a body or the library takes them by their
  * real types. A call that looks for the function is one of its own, so that the others are a jump. */
 #define HFM_ENTRY_BY(prefix, table, name, params, types, args)                                \
@@ -42,6 +55,7 @@ extern hfm_function *const hfm_bodies_openmpi[HFM_CALLS], *const hfm_bodies_mpic
 		return ((long(*) types)hfm_resolve(table, HFM_##name))args;                           \
 	}                                                                                         \
 	long prefix##_##name params {                                                             \
+		hfm_note_caller(__builtin_return_address(0));                                         \
 		hfm_function *go_on = __atomic_load_n(&table[HFM_##name], __ATOMIC_ACQUIRE);          \
 		return HFM_LIKELY(go_on) ? ((long(*) types)go_on)args : first_##prefix##_##name args; \
 	}
@@ -357,8 +371,6 @@ HFM_EXPORT const struct hf_message_layer *hf_message_layer(void);
 /* hfm_refuse notes why no checkpoint can be taken any more: the feature that the program uses, and the call. */
 void hfm_refuse(const char *what, const char *call);
 
-/* Calls that MPI makes by itself have a depth above 0: they are not the program's. */
-extern __thread int hfm_depth __attribute__((tls_model("initial-exec")));
 extern bool hfm_on;      /* between Init and Finalize */
 extern bool hfm_threads; /* MPI_THREAD_MULTIPLE */
 extern pthread_mutex_t hfm_mutex;
@@ -391,8 +403,21 @@ enum { HFM_ON = 1, HFM_CUTS = 2, HFM_MANY_THREADS = 4, HFM_SENDS = 8 };
 extern unsigned hfm_state;
 extern unsigned hfm_synchronous; /* sends under way */
 void hfm_set_state(void);
-bool hfm_enter_slowly(void);
+bool hfm_enter_slowly(const char *here);
+bool hfm_enter_within(const char *here);
 void hfm_leave_slowly(void);
+
+/* The calls of the program that the thread is in, but for the innermost. */
+extern __thread struct hfm_outer *hfm_outer_calls __attribute__((tls_model("initial-exec")));
+
+/* A call that the program has left by longjmp or an exception: what it has done is not known. NULL: none. */
+extern const char *hfm_left;
+
+/* Of several threads, one begins a send. The handler of an error may begin another. */
+extern pthread_mutex_t hfm_sends_mutex;
+
+/* hfm_by_program reports whether the present call is not one that MPI makes by itself. */
+bool hfm_by_program(void);
 
 /* A thread's activity in MPI: each of several threads has a place of its own. */
 struct hfm_here {
@@ -412,40 +437,48 @@ HFM_INLINE struct hfm_here hfm_here(void) {
  * with. */
 HFM_INLINE bool hfm_enter(enum hfm_call call) {
 	(void)call;
-	if (hfm_depth > 0) {
-		return false;
+	if (hfm_within != NULL) {
+		return hfm_enter_within(HFM_HERE);
 	}
 	if (!HFM_LIKELY(hfm_state == HFM_ON)) {
-		return hfm_enter_slowly();
+		return hfm_enter_slowly(HFM_HERE);
 	}
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	return true;
+}
+
+/* hfm_inside_of begins a call that is not counted; its end sets hfm_within to what it returns. */
+HFM_INLINE const char *hfm_inside_of(void) {
+	const char *outer = hfm_within;
+	hfm_within = HFM_HERE;
+	return outer;
 }
 
 /* hfm_leave also ends a wait of hfm_wait_begins. */
 HFM_INLINE void hfm_leave(void) {
-	if (HFM_LIKELY(hfm_state == HFM_ON)) {
+	if (HFM_LIKELY(hfm_state == HFM_ON && hfm_outer_calls == NULL)) {
 		const uint64_t seq = hfm_page->state.seq;
 		if ((seq & 1) != 0) {
 			__atomic_store_n(&hfm_page->state.seq, seq + 1, __ATOMIC_RELEASE);
 		}
 	} else {
 		hfm_leave_slowly();
+		return;
 	}
-	hfm_depth = 0;
+	hfm_within = NULL;
 }
 
 /* hfm_quick returns the communicator that a call names, if nothing stands in the way of its shortest course; NULL: the
  * call goes the other way. */
 HFM_INLINE struct hfm_comm *hfm_quick(uint64_t handle) {
-	return HFM_LIKELY(hfm_depth == 0 && hfm_state == HFM_ON && hfm_last.handle == handle) ? hfm_last.comm : NULL;
+	return HFM_LIKELY(hfm_within == NULL && hfm_state == HFM_ON && hfm_last.handle == handle) ? hfm_last.comm : NULL;
 }
 
 /* hfm_quick_begins publishes a call that waits for up to one thing, for which the counter in the page is odd, until
  * hfm_quick_ends. */
 HFM_INLINE void hfm_quick_begins(enum hfm_call call, unsigned flags, const struct hfm_comm *c, uint32_t waits) {
 	struct hfm_call_state *s = &hfm_page->state;
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	s->call = call;
 	s->call_flags = flags;
 	s->waits_n = waits;
@@ -456,7 +489,7 @@ HFM_INLINE void hfm_quick_begins(enum hfm_call call, unsigned flags, const struc
 HFM_INLINE void hfm_quick_ends(void) {
 	struct hfm_call_state *s = &hfm_page->state;
 	__atomic_store_n(&s->seq, s->seq + 1, __ATOMIC_RELEASE);
-	hfm_depth = 0;
+	hfm_within = NULL;
 }
 
 /* Between the two a call of MPI may wait for other ranks: the rank drains meanwhile. hfm_pause does both: with harmless

@@ -492,6 +492,13 @@ static void turn(void) {
 
 /* cut is called once more where threads had to stop first. */
 static const char *cut(void) {
+	static char text[200];
+	if (hfm_left != NULL || hfm_within != NULL) {
+		snprintf(text, sizeof text, "the program has left %s by longjmp or an exception%s",
+			hfm_left != NULL ? hfm_left : "a call of MPI",
+			hfm_left != NULL ? "" : ", or the point is in a function that such a call has called back");
+		return text;
+	}
 	if (hfm_threads && hfm_close()) {
 		return NULL;
 	}

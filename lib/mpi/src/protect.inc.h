@@ -267,8 +267,7 @@ static bool waits_again(const struct hfm_kept *k) { return k->unposted != NULL &
 static const char *post(void) {
 	static char text[400];
 	const char *why = NULL;
-	const int depth = hfm_depth;
-	hfm_depth = 1;
+	const char *outer = hfm_inside_of();
 	for (struct hfm_kept *k = hfm_kept, *next; k != NULL && why == NULL; k = next) {
 		const struct hfm_named *w = hfm_named_as(k->name);
 		struct hfm_comm *c = *k->comm != 0 ? comm_named(k->comm) : NULL;
@@ -287,6 +286,6 @@ static const char *post(void) {
 		}
 		why = why == NULL ? make_again(k, c, w) : why;
 	}
-	hfm_depth = depth;
+	hfm_within = outer;
 	return why;
 }

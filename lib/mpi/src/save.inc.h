@@ -309,13 +309,13 @@ static const char *save(const void **record, size_t *bytes) {
 	static struct hfm_text whole;
 	struct saving s;
 	memset(&s, 0, sizeof s);
-	if (!hfm_on || hfm_depth != 0) {
+	if (!hfm_on || hfm_within != NULL) {
 		return "MPI is not in use, or the call comes from within it";
 	}
 	if (!hfm_drain_begins()) {
 		return "another thread of the rank is in a call of MPI, and stays there";
 	}
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	for (struct hfm_comm *c = hfm_first_comm; c != NULL; c = c->next) {
 		for (struct hfm_mail *m = c->first; m != NULL; m = m->next) {
 			fetch(m);
@@ -351,7 +351,7 @@ static const char *save(const void **record, size_t *bytes) {
 		free(s.got[i].mail);
 	}
 	free(s.got);
-	hfm_depth = 0;
+	hfm_within = NULL;
 	hfm_drain_ends();
 	*record = whole.at;
 	*bytes = whole.bytes;

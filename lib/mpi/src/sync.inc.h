@@ -24,20 +24,19 @@ static struct noted {
 /* While a synchronous send is under way, how many the rank has sent by communicator, receiver and tag: threads begin
  * sends one after the other, so that they are counted in the order in which they arrive. */
 static struct hfm_map sends;
-static pthread_mutex_t sends_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Answers that have come, by the order of the request, until the thread that waits for one looks. */
 static struct hfm_map answers;
 
 static inline void sends_lock(void) {
 	if (hfm_threads) {
-		pthread_mutex_lock(&sends_mutex);
+		pthread_mutex_lock(&hfm_sends_mutex);
 	}
 }
 
 static inline void sends_unlock(void) {
 	if (hfm_threads) {
-		pthread_mutex_unlock(&sends_mutex);
+		pthread_mutex_unlock(&hfm_sends_mutex);
 	}
 }
 
@@ -216,10 +215,10 @@ static void settle(bool all) {
 /* cutting is called when all ranks have stopped, and when this one goes on. Sends that were not saved are not settled:
  * they go on as before. */
 static void cutting(bool begins) {
-	if (!hfm_on || hfm_depth != 0) {
+	if (!hfm_on || hfm_within != NULL) {
 		return;
 	}
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	for (size_t i = 0; begins && i < hfm_requests.room; i++) {
 		struct hfm_request *r = hfm_requests.values[i];
 		int flag = 0;
@@ -239,5 +238,5 @@ static void cutting(bool begins) {
 		take_notes();
 		settle(true);
 	}
-	hfm_depth = 0;
+	hfm_within = NULL;
 }

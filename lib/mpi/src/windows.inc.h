@@ -133,11 +133,11 @@ static uint64_t to_sync(void) {
 }
 
 static const char *sync_all(uint32_t busy) {
-	if (!hfm_on || hfm_depth != 0) {
+	if (!hfm_on || hfm_within != NULL) {
 		return "MPI is not in use, or the call comes from within it";
 	}
-	hfm_depth = 1;
+	hfm_within = HFM_HERE;
 	const char *why = flush_windows(), *late = sync_files(busy != 0);
-	hfm_depth = 0;
+	hfm_within = NULL;
 	return why != NULL ? why : late;
 }

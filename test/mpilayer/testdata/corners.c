@@ -207,6 +207,8 @@ static void wrong_arguments(void) {
   MPI_Waitall(3, s, MPI_STATUSES_IGNORE);
   CHECK(class_of(MPI_Sendrecv(out, 1, MPI_INT, to, 0, &in, 1, MPI_INT, from, -5,
                               comm, &st)) == MPI_ERR_TAG);
+  CHECK(class_of(MPI_Sendrecv(out, 1, MPI_INT, to, 0, &in, 1, MPI_INT, 1000000,
+                              0, comm, &st)) == MPI_ERR_RANK);
   in_flight();
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, &st);
   CHECK(!flag); /* nor did one send anything */
@@ -439,6 +441,54 @@ static void from_nobody(void) {
   }
 }
 
+static int type_deleted(MPI_Datatype type, int key, void *times, void *state) {
+  ++*(int *)times;
+  CHECK(type != MPI_DATATYPE_NULL && key != MPI_KEYVAL_INVALID && !state);
+  return MPI_SUCCESS;
+}
+
+/* The attributes of a type that is freed under way are deleted once. */
+static void attributes_of_freed(void) {
+  int in[2] = {0}, out[2] = {me, 3}, times = 0, key;
+  MPI_Datatype pair;
+  MPI_Request r, s;
+  MPI_Type_contiguous(2, MPI_INT, &pair);
+  MPI_Type_commit(&pair);
+  MPI_Type_create_keyval(MPI_TYPE_DUP_FN, type_deleted, &key, NULL);
+  MPI_Type_set_attr(pair, key, &times);
+  MPI_Irecv(in, 1, pair, from, 8, comm, &r);
+  MPI_Type_free(&pair);
+  s = send_as(out, 2, 8);
+  in_flight();
+  MPI_Wait(&r, MPI_STATUS_IGNORE);
+  MPI_Wait(&s, MPI_STATUS_IGNORE);
+  MPI_Type_free_keyval(&key);
+  CHECK(times == 1 && in[0] == from && in[1] == 3);
+}
+
+/* Persistent collectives among other requests. */
+static void persistent_collectives(void) {
+#if MPI_VERSION >= 4
+  MPI_Request r[3];
+  MPI_Status st[3];
+  int sum = 0, last = me, in;
+  MPI_Allreduce_init(&me, &sum, 1, MPI_INT, MPI_SUM, comm, MPI_INFO_NULL,
+                     &r[0]);
+  MPI_Bcast_init(&last, 1, MPI_INT, 0, comm, MPI_INFO_NULL, &r[1]);
+  for (int i = 0; i < 2; i++) {
+    last = me == 0 ? 7 + i : -1;
+    sum = in = -1;
+    MPI_Startall(2, r);
+    MPI_Irecv(&in, 1, MPI_INT, from, 6, comm, &r[2]);
+    MPI_Send(&me, 1, MPI_INT, to, 6, comm);
+    CHECK(MPI_Waitall(3, r, i == 0 ? st : MPI_STATUSES_IGNORE) == MPI_SUCCESS);
+    CHECK(sum >= me + from && last == 7 + i && in == from);
+  }
+  MPI_Request_free(&r[0]);
+  MPI_Request_free(&r[1]);
+#endif
+}
+
 /* MPI_Finalize calls this one. Its message was in flight long before. */
 static int last_received(MPI_Comm self, int key, void *value, void *state) {
   MPI_Status st;
@@ -481,6 +531,8 @@ int main(int argc, char **argv) {
     freed_comm();
     generalized();
     from_nobody();
+    attributes_of_freed();
+    persistent_collectives();
   }
   send_last();
   MPI_Comm_free(&comm);
