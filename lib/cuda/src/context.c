@@ -87,18 +87,25 @@ OWN(cuCtxDestroy_v2)(CUcontext context) {
 	return e;
 }
 
-static bool is_there(CUcontext context) {
-	CUcontext popped;
+/* The old way to have several users of a context. When the last one has left, the context must not be pushed. */
+OWN(cuCtxAttach)(CUcontext *context, unsigned flags) {
+	CUdevice device;
+	CUresult e;
 
-	return REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS && REAL(cuCtxPopCurrent_v2)(&popped) == CUDA_SUCCESS;
+	hf_gate_enter(HF_cuCtxAttach);
+	if ((e = REAL(cuCtxAttach)(context, flags)) == CUDA_SUCCESS) {
+		hf_ledger_context(*context, REAL(cuCtxGetDevice)(&device) == CUDA_SUCCESS ? device : -1);
+		hf_ledger_attached(*context);
+	}
+	hf_gate_leave();
+	return e;
 }
 
-/* An old way to end a context, for its last user. */
 OWN(cuCtxDetach)(CUcontext context) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuCtxDetach);
-	if ((e = REAL(cuCtxDetach)(context)) == CUDA_SUCCESS && !is_there(context)) {
+	if ((e = REAL(cuCtxDetach)(context)) == CUDA_SUCCESS && hf_ledger_detached(context)) {
 		ended(context);
 	}
 	hf_gate_leave();

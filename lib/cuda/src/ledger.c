@@ -223,17 +223,18 @@ const char *hf_ledger_text(const char *text) {
 	return t == NULL ? NULL : t->is;
 }
 
-static void uses(CUcontext context, int device) {
+static struct hf_used *used(CUcontext context) {
 	size_t i;
 
-	for (i = 0; i < hf_ledger.context_count; i++) {
-		if (hf_ledger.contexts[i].context == context) {
-			return;
-		}
+	for (i = 0; i < hf_ledger.context_count && hf_ledger.contexts[i].context != context; i++) {
 	}
-	if (context != NULL &&
+	return i < hf_ledger.context_count ? &hf_ledger.contexts[i] : NULL;
+}
+
+static void uses(CUcontext context, int device) {
+	if (context != NULL && used(context) == NULL &&
 		grown(&hf_ledger.contexts, &hf_ledger.context_room, hf_ledger.context_count, sizeof *hf_ledger.contexts)) {
-		hf_ledger.contexts[hf_ledger.context_count++] = (struct hf_used){ context, device };
+		hf_ledger.contexts[hf_ledger.context_count++] = (struct hf_used){ context, device, 0 };
 	}
 }
 
@@ -336,13 +337,10 @@ void hf_ledger_left(const void *owner, bool has) {
 }
 
 static void forget(CUcontext context) {
-	size_t i;
+	struct hf_used *u = used(context);
 
-	for (i = 0; i < hf_ledger.context_count; i++) {
-		if (hf_ledger.contexts[i].context == context) {
-			hf_ledger.contexts[i] = hf_ledger.contexts[--hf_ledger.context_count];
-			return;
-		}
+	if (u != NULL) {
+		*u = hf_ledger.contexts[--hf_ledger.context_count];
 	}
 }
 
@@ -366,6 +364,29 @@ void hf_ledger_end(CUcontext context) {
 	}
 	forget(context);
 	hf_ledger_unlock();
+}
+
+void hf_ledger_attached(CUcontext context) {
+	struct hf_used *u;
+
+	hf_ledger_lock();
+	if ((u = used(context)) != NULL) {
+		u->attached++;
+	}
+	hf_ledger_unlock();
+}
+
+bool hf_ledger_detached(CUcontext context) {
+	struct hf_used *u;
+	bool last;
+
+	hf_ledger_lock();
+	u = used(context);
+	if (!(last = u == NULL || u->attached == 0)) {
+		u->attached--;
+	}
+	hf_ledger_unlock();
+	return last;
 }
 
 void hf_ledger_pass(CUcontext from, CUcontext to) {

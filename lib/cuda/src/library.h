@@ -204,7 +204,8 @@ struct hf_ledger {
 	struct hf_used {
 		CUcontext context;
 		int device;
-	} *contexts; /* those that the program has used */
+		unsigned attached; /* further users */
+	} *contexts;           /* those that the program has used */
 	size_t context_count, context_room;
 	uint64_t order;
 	bool lost; /* there was no memory to write something down */
@@ -237,6 +238,10 @@ void hf_ledger_put(const struct hf_block *old);
 /* Takes out all blocks in a range; those of a context. */
 void hf_ledger_unmap(CUdeviceptr at, size_t bytes);
 void hf_ledger_end(CUcontext context);
+
+/* A context has a user more, or one less, who may be the last. */
+void hf_ledger_attached(CUcontext context);
+bool hf_ledger_detached(CUcontext context);
 
 /* A context is gone, and its blocks are another one's. */
 void hf_ledger_pass(CUcontext from, CUcontext to);

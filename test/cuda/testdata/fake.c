@@ -56,6 +56,7 @@ struct CUevent_st {
 struct CUctx_st {
 	int device;
 	bool ended;
+	int attached;      /* further users */
 	CUcontext primary; /* of a green context */
 };
 
@@ -536,7 +537,16 @@ static CUresult destroy_context(CUcontext context) {
 
 CUresult cuCtxDestroy_v2(CUcontext context) { return destroy_context(context); }
 
-CUresult cuCtxDetach(CUcontext context) { return destroy_context(context); }
+CUresult cuCtxAttach(CUcontext *context, unsigned flags) {
+	(void)flags;
+	*context = current();
+	(*context)->attached++;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDetach(CUcontext context) {
+	return context->attached > 0 ? context->attached--, CUDA_SUCCESS : destroy_context(context);
+}
 
 static CUcontext retain(CUdevice device) {
 	retained[device]++;
@@ -600,8 +610,12 @@ _Atomic unsigned fake_pushes;
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
 	fake_pushes++;
-	if (context == NULL || context->ended) {
+	if (context == NULL) {
 		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	if (context->ended) { /* driver 580 says that it has, and dies of it later */
+		fputs("the fake driver: a context that has ended is pushed\n", stderr);
+		abort();
 	}
 	stack[depth++] = context;
 	return CUDA_SUCCESS;

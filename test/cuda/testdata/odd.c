@@ -122,6 +122,8 @@ static void captures(void) {
 	(void)cuCtxPopCurrent_v2(&popped);
 	CHECK(cuCtxCreate_v2(&another, 0, 0));
 	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuCtxAttach(&another, 0));
+	CHECK(cuCtxDetach(another));
 	CHECK(cuStreamBeginCapture_v2(s, 0));
 	CHECK(cuCtxDetach(another));
 }
