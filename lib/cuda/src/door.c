@@ -24,8 +24,9 @@ enum { PATIENCE = 600 };
 
 static struct {
 	_Atomic bool open;
-	int listener, peer; /* -1: none */
-	ino_t number;       /* of the listener, which the program may close */
+	int listener, peer;      /* -1: none */
+	struct sockaddr_un name; /* of the listener, which the program may close */
+	socklen_t length;
 	char line[8192];
 	size_t have;
 	CUuuid devices[DEVICES]; /* as the driver named them before it was stopped */
@@ -286,11 +287,14 @@ static bool trusted(int peer) {
 	return getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 && (who.uid == geteuid() || who.uid == 0);
 }
 
-/* Another file of the program has the listener's descriptor, or none has. */
+/* Another file of the program has the listener's descriptor, or none has. In a restored program the listener is a new
+ * socket of the same name. */
 static bool is_closed(void) {
-	struct stat now;
+	struct sockaddr_un now;
+	socklen_t length = sizeof now;
 
-	return fstat(door.listener, &now) != 0 || now.st_ino != door.number;
+	return getsockname(door.listener, (struct sockaddr *)&now, &length) != 0 || length != door.length ||
+		memcmp(&now, &door.name, length) != 0;
 }
 
 static void *listens(void *arg) {
@@ -333,27 +337,25 @@ static void ends(void) {
 }
 
 void hf_door_open(void) {
-	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	struct sockaddr_un *name = &door.name;
 	sigset_t all, old;
 	struct stat space = { 0 }; /* its PID namespace: other processes have the number in others */
-	struct stat listener;
 	pthread_t thread;
-	int n, e;
+	int e;
 
 	if (!hf_settings.pause || atomic_exchange(&door.open, true)) {
 		return;
 	}
 	(void)stat("/proc/self/ns/pid", &space); /* without /proc no command finds it */
-	n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "holdfast-cuda-%lu-%d", (unsigned long)space.st_ino,
+	name->sun_family = AF_UNIX;
+	e = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "holdfast-cuda-%lu-%d", (unsigned long)space.st_ino,
 		(int)getpid());
+	door.length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)e);
 	if ((door.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) < 0 ||
-		bind(door.listener, (struct sockaddr *)&name,
-			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
-		listen(door.listener, 8) != 0 || fstat(door.listener, &listener) != 0) {
-		hf_say("it cannot be paused: no socket %s: %s", name.sun_path + 1, strerror(errno));
+		bind(door.listener, (struct sockaddr *)name, door.length) != 0 || listen(door.listener, 8) != 0) {
+		hf_say("it cannot be paused: no socket %s: %s", name->sun_path + 1, strerror(errno));
 		return;
 	}
-	door.number = listener.st_ino;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	e = pthread_create(&thread, NULL, listens, NULL);
