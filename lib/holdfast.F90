@@ -39,8 +39,8 @@
 ! finds no specific subroutine. Keep them allocated until hf_unprotect or hf_finalize. Protect an array again, by the
 ! same name, when it has been allocated again.
 
-! Whether the elements lie one behind the other. gfortran's is_contiguous says so of a component of structures. It would
-! pass a copy of one, too, but for dummy arguments that are pointers.
+! Whether the elements lie one behind the other. gfortran's is_contiguous says so of a component of structures, except
+! of an argument that came as one of C. It would pass a copy of one, too, but for dummy arguments that are pointers.
 #if __GNUC__ >= 12
 #define WHOLE(a) c_whole(a) /= 0
 #else
@@ -241,11 +241,6 @@ module holdfast
     integer(c_int) function c_point() bind(C, name="hf_point")
       import :: c_int
     end function
-    integer(c_int) function c_whole(a) bind(C, name="CFI_is_contiguous")
-      import :: c_int
-      type(*), intent(in) :: a(..)
-    end function
-
     integer(c_int) function c_checkpoint(name, version) bind(C, name="hf_checkpoint")
       import :: c_int, c_ptr, c_int64_t
       type(c_ptr), value :: name
@@ -1069,6 +1064,14 @@ contains
 
     call place(name, address, count, type, .true., ierr, errmsg)
   end subroutine
+
+#if __GNUC__ >= 12
+  integer(c_int) function c_whole(a) bind(C, name="hf_fortran_whole")
+    type(*), intent(in) :: a(..)
+
+    c_whole = merge(1_c_int, 0_c_int, is_contiguous(a))
+  end function
+#endif
 
   subroutine place(name, address, count, type, contiguous, ierr, errmsg)
     character(*), intent(in) :: name

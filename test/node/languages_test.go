@@ -41,7 +41,7 @@ func fortran(t *testing.T, compiler, source string) string {
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{compiler, "-std=f2018", "-O2", "-Wall", "-Wextra", "-Werror", "-J", modules,
+	args := []string{compiler, "-std=f2018", "-O2", "-fcheck=bounds", "-Wall", "-Wextra", "-Werror", "-J", modules,
 		"../../lib/holdfast.F90"}
 	if compiler != "gfortran" {
 		args = append(args, "../../lib/holdfast_mpi.F90")
