@@ -138,6 +138,26 @@ func TestGreen(t *testing.T) {
 	}
 }
 
+// TestDestroys: a program goes on after a pause was tried in vain, and destroys a context that the attempt has not come
+// to.
+func TestDestroys(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "destroys")
+	o.says(t, "it is busy")
+	s := briefly(t, o.running)
+	fmt.Fprintln(s, "quiet 200")
+	if s.lines.Scan(); !strings.HasPrefix(s.lines.Text(), "busy stream ") {
+		t.Errorf("got %q", s.lines.Text())
+	}
+	_ = s.Close()
+	o.goesOn()
+	o.says(t, "it is idle")
+	s = briefly(t, o.running)
+	s.says(t, append(stops, "resume", "running")...)
+	_ = s.Close()
+	o.goesOn()
+	o.over(t)
+}
+
 // TestAsked: a program that runs may destroy a context at any moment, so whoever asks for its state pushes none.
 func TestAsked(t *testing.T) {
 	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")).with("DRIVER="+filepath.Join(built.dir, fake,

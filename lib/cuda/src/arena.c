@@ -286,7 +286,9 @@ static void catch_up(void) {
 		if (l == NULL) {
 			return;
 		}
-		(void)wait_for(l->block.context);
+		if (l->block.context != NULL) {
+			(void)wait_for(l->block.context);
+		}
 		hf_arena_drop(&l->block);
 		free(l);
 	}
@@ -337,6 +339,16 @@ CUresult hf_arena_free(const struct hf_block *block) {
 		pthread_mutex_unlock(&lock);
 	}
 	return e;
+}
+
+void hf_arena_pass(CUcontext from, CUcontext to) {
+	struct late *l;
+
+	pthread_mutex_lock(&lock);
+	for (l = atomic_load(&late); l != NULL; l = l->next) {
+		l->block.context = l->block.context == from ? to : l->block.context;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 void hf_arena_drop(const struct hf_block *block) {

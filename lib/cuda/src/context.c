@@ -80,6 +80,7 @@ OWN(cuCtxDestroy_v2)(CUcontext context) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuCtxDestroy_v2);
+	hf_pause_leave(context);
 	if ((e = REAL(cuCtxDestroy_v2)(context)) == CUDA_SUCCESS) {
 		ended(context);
 	}
@@ -105,6 +106,7 @@ OWN(cuCtxDetach)(CUcontext context) {
 	CUresult e;
 
 	hf_gate_enter(HF_cuCtxDetach);
+	hf_pause_leave(context);
 	if ((e = REAL(cuCtxDetach)(context)) == CUDA_SUCCESS && hf_ledger_detached(context)) {
 		ended(context);
 	}
@@ -142,6 +144,7 @@ static CUresult primary(unsigned call, CUdevice device, __typeof__(cuDevicePrima
 	hf_gate_enter(call);
 	if (active(device) && REAL(cuDevicePrimaryCtxRetain)(&context, device) == CUDA_SUCCESS) {
 		REAL(cuDevicePrimaryCtxRelease_v2)(device);
+		hf_pause_leave(context);
 	}
 	if ((e = real(device)) == CUDA_SUCCESS && context != NULL &&
 		(call == HF_cuDevicePrimaryCtxReset || call == HF_cuDevicePrimaryCtxReset_v2 || !active(device))) {
@@ -180,6 +183,7 @@ OWN(cuGreenCtxDestroy)(CUgreenCtx green) {
 			primary = NULL;
 		}
 		REAL(cuCtxPopCurrent_v2)(&popped);
+		hf_pause_leave(context);
 	}
 	if ((e = REAL(cuGreenCtxDestroy)(green)) == CUDA_SUCCESS && primary != NULL) {
 		hf_ledger_pass(context, primary);
@@ -230,8 +234,19 @@ OWN(cuStreamCreateWithPriority)(CUstream *stream, unsigned flags, int priority) 
 }
 
 OWN(cuGreenCtxStreamCreate)(CUstream *stream, CUgreenCtx green, unsigned flags, int priority) {
+	CUcontext context, popped;
+	CUresult e;
+
 	hf_gate_enter(HF_cuGreenCtxStreamCreate);
-	return streams(REAL(cuGreenCtxStreamCreate)(stream, green, flags, priority), stream);
+	e = REAL(cuGreenCtxStreamCreate)(stream, green, flags, priority);
+	if (e == CUDA_SUCCESS && REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS &&
+		REAL(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) { /* the stream ends with that one */
+		e = streams(e, stream);
+		REAL(cuCtxPopCurrent_v2)(&popped);
+		return e;
+	}
+	hf_gate_leave();
+	return e;
 }
 
 OWN(cuStreamDestroy_v2)(CUstream stream) {

@@ -56,6 +56,7 @@ static void child(void) {
 	hf_door_child();
 	hf_share_child();
 	hf_hold_child();
+	hf_pause_child();
 	pthread_mutex_init(&turn, NULL);
 	hf_ledger_unlock();
 }
@@ -364,6 +365,7 @@ void hf_ledger_end(CUcontext context) {
 	}
 	forget(context);
 	hf_ledger_unlock();
+	hf_arena_pass(context, NULL);
 }
 
 void hf_ledger_attached(CUcontext context) {
@@ -400,6 +402,7 @@ void hf_ledger_pass(CUcontext from, CUcontext to) {
 	}
 	forget(from);
 	hf_ledger_unlock();
+	hf_arena_pass(from, to);
 }
 
 CUcontext hf_context_of(int device) {

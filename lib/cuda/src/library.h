@@ -279,6 +279,9 @@ CUresult hf_arena_free(const struct hf_block *block);
 /* The same for the block of a context that has ended. */
 void hf_arena_drop(const struct hf_block *block);
 
+/* What is still to be freed is another context's, or none's. */
+void hf_arena_pass(CUcontext from, CUcontext to);
+
 /* Another process or device may reach memory of the arena from now on, by the handle of the call. */
 void hf_arena_shared(unsigned call, CUdeviceptr at);
 
@@ -432,6 +435,10 @@ bool hf_pause_resume(const CUcheckpointGpuPair *pairs, unsigned count, hf_progre
 
 /* Lets the program go on that is HF_QUIET or HF_SAVED. */
 void hf_pause_open(void);
+
+/* The program is about to end a context: nothing of an attempt to pause it is in that one afterwards. */
+void hf_pause_leave(CUcontext context);
+void hf_pause_child(void);
 
 /* Bytes in the arena, and in other device memory. */
 void hf_pause_bytes(size_t *arena, size_t *other);

@@ -13,7 +13,7 @@
 
 #include "library.h"
 
-enum { LOCK_MS = 10000, DEVICES = 64 };
+enum { LOCK_MS = 10000, LEAVE = 10 /* seconds */, DEVICES = 64 };
 
 static struct {
 	enum hf_phase phase;
@@ -39,28 +39,43 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
 	bool runs;
+	CUcontext in; /* the context that it waits for, or NULL */
 	CUresult e;
 	struct hf_used *contexts;
 	size_t count;
 } waiter = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER };
 
+/* The program may go on meanwhile, and end contexts: the driver does not notice that one is pushed which has ended. */
 static void *wait_for_all(void *arg) {
+	CUcontext context, popped;
 	CUresult e = CUDA_SUCCESS;
-	CUcontext popped;
 	size_t i;
 
+	pthread_mutex_lock(&waiter.lock);
 	for (i = 0; i < waiter.count && e == CUDA_SUCCESS; i++) {
-		if ((e = REAL(cuCtxPushCurrent_v2)(waiter.contexts[i].context)) == CUDA_SUCCESS) {
+		if ((context = waiter.in = waiter.contexts[i].context) == NULL) {
+			continue;
+		}
+		pthread_mutex_unlock(&waiter.lock);
+		if ((e = REAL(cuCtxPushCurrent_v2)(context)) == CUDA_SUCCESS) {
 			e = REAL(cuCtxSynchronize)();
 			REAL(cuCtxPopCurrent_v2)(&popped);
 		}
+		pthread_mutex_lock(&waiter.lock);
+		waiter.in = NULL;
+		pthread_cond_broadcast(&waiter.ended);
 	}
-	pthread_mutex_lock(&waiter.lock);
 	waiter.e = e;
 	waiter.runs = false;
-	pthread_cond_signal(&waiter.ended);
+	pthread_cond_broadcast(&waiter.ended);
 	pthread_mutex_unlock(&waiter.lock);
 	return arg;
+}
+
+/* A child has no waiter. */
+void hf_pause_child(void) {
+	pthread_mutex_init(&waiter.lock, NULL);
+	waiter.runs = false;
 }
 
 static bool start_waiter(void) {
@@ -83,20 +98,43 @@ static bool start_waiter(void) {
 	return waiter.runs = true;
 }
 
+/* Waits for the waiter to come further, for some seconds at most. The lock is held. */
+static void await(double seconds) {
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_sec += (time_t)seconds;
+	t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&waiter.ended, &waiter.lock, &t);
+}
+
 /* Whether the waiter ends in time. The lock is held. */
 static bool ended(double until) {
-	struct timespec t;
 	double left;
 
 	while (waiter.runs && (left = until - hf_now()) > 0) {
-		clock_gettime(CLOCK_REALTIME, &t);
-		t.tv_sec += (time_t)left;
-		t.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
-		t.tv_sec += t.tv_nsec / 1000000000;
-		t.tv_nsec %= 1000000000;
-		pthread_cond_timedwait(&waiter.ended, &waiter.lock, &t);
+		await(left);
 	}
 	return !waiter.runs;
+}
+
+/* Work of a context that ends may never end. */
+void hf_pause_leave(CUcontext context) {
+	double until = hf_now() + LEAVE, left;
+	size_t i;
+
+	pthread_mutex_lock(&waiter.lock);
+	for (i = 0; waiter.runs && i < waiter.count; i++) {
+		if (waiter.contexts[i].context == context) {
+			waiter.contexts[i].context = NULL;
+		}
+	}
+	while (waiter.runs && waiter.in == context && (left = until - hf_now()) > 0) {
+		await(left);
+	}
+	pthread_mutex_unlock(&waiter.lock);
 }
 
 /* Names the stream that is busy, and the last call that submitted work to it. */

@@ -1,9 +1,10 @@
 /* odd.c - what programs seldom do while they are paused, or moved.
  *
- * usage: odd held|inside|captures|green|asked|closes|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
+ * usage: odd held|inside|captures|green|destroys|asked|closes|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
  * held: it cancels a thread that waits at the gate, inside: one that is in the driver
  * captures: it destroys a stream, and contexts with one, in the middle of a capture
  * green: it works in green contexts, and destroys them
+ * destroys: it destroys a context while another one is busy
  * asked: it counts how often its contexts are pushed
  * closes: it closes all descriptors above 2, and listens by itself
  * ends: it ends a capture that has not begun
@@ -109,17 +110,20 @@ static void cancels(void *run(void *), const char *when) {
 }
 
 static void captures(void) {
-	CUcontext another, popped;
+	CUcontext another;
+	CUdeviceptr at;
 	CUstream s;
 
 	CHECK(cuStreamCreate(&s, 1));
 	CHECK(cuStreamBeginCapture_v2(s, 0));
 	CHECK(cuStreamDestroy_v2(s));
 	CHECK(cuCtxCreate_v2(&another, 0, 0));
+	CHECK(cuMemAlloc_v2(&at, 4096));
 	CHECK(cuStreamCreate(&s, 1));
 	CHECK(cuStreamBeginCapture_v2(s, 0));
+	CHECK(cuMemFree_v2(at)); /* when no stream is captured */
 	CHECK(cuCtxDestroy_v2(another));
-	(void)cuCtxPopCurrent_v2(&popped);
+	CHECK(cuMemAlloc_v2(&at, 4096));
 	CHECK(cuCtxCreate_v2(&another, 0, 0));
 	CHECK(cuStreamCreate(&s, 1));
 	CHECK(cuCtxAttach(&another, 0));
@@ -174,6 +178,26 @@ static void green(void) {
 	printf("it is %d\n", byte);
 	(void)cuCtxPopCurrent_v2(&popped);
 	CHECK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+/* A pause that is tried meanwhile waits for the first context, and another one ends. */
+static void destroys(void) {
+	CUcontext another, popped;
+	void *flag;
+	CUstream s;
+
+	CHECK(cuMemHostAlloc(&flag, 4096, 0));
+	CHECK(cuStreamCreate(&s, 1));
+	launch("spin", (CUdeviceptr)(uintptr_t)flag, 0, s);
+	CHECK(cuCtxCreate_v2(&another, 0, 0));
+	(void)cuCtxPopCurrent_v2(&popped);
+	says("it is busy");
+	next_line();
+	CHECK(cuCtxDestroy_v2(another));
+	*(volatile int *)flag = 1;
+	CHECK(cuStreamSynchronize(s));
+	says("it is idle");
+	next_line();
 }
 
 static void asked(void) {
@@ -388,6 +412,8 @@ int main(int argc, char **argv) {
 	} else if (strcmp(argv[1], "opens") == 0 && argc == 3) {
 		first_call(argv[2]);
 		return 0;
+	} else if (strcmp(argv[1], "destroys") == 0) {
+		destroys();
 	} else if (strcmp(argv[1], "asked") == 0) {
 		asked();
 	} else if (strcmp(argv[1], "closes") == 0) {
