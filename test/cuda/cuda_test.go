@@ -236,6 +236,8 @@ func TestLedger(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	preloaded(library()).with("HOLDFAST_CUDA_LIST="+filepath.Join(list, "no")).run(t, linked, "init").
+		has(t, "HOLDFAST_CUDA_LIST: "+list+"/no: ")
 }
 
 // TestNoDriver: on a machine without a driver a program sees no device, as it should.
