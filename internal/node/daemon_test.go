@@ -91,7 +91,7 @@ func dial(t *testing.T, key string) fakeClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() }) // it may be closed already
-	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return fakeClient{t, c}

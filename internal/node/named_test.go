@@ -109,6 +109,12 @@ type troupe struct {
 
 func newTroupe(t *testing.T, size int) *troupe {
 	t.Helper()
+	return newTroupeWaiting(t, size, time.Minute)
+}
+
+// newTroupeWaiting is newTroupe with a WaitTimeout, of which ranks are waited for ten times as long.
+func newTroupeWaiting(t *testing.T, size int, wait time.Duration) *troupe {
+	t.Helper()
 	dir := inMemory(t)
 	tr := &troupe{t: t, key: fmt.Sprintf("test-%d-%s", os.Getpid(), t.Name()), local: filepath.Join(dir, "local"),
 		global: filepath.Join(dir, "global"), said: &testbuf.Buffer{}, ranks: make([]*player, size)}
@@ -119,7 +125,7 @@ func newTroupe(t *testing.T, size int) *troupe {
 	go func() {
 		done <- Run(ctx, Options{Key: tr.key, Logger: log, Ready: func() { close(ready) }, Until: until,
 			Checkpoints: coordinated.Options{Job: "test", Local: tr.local, Global: tr.global, Logger: log,
-				WaitTimeout: 100 * time.Millisecond, MaxPool: 16 << 20, CopyWorkers: 1}})
+				WaitTimeout: wait, MaxPool: 16 << 20, CopyWorkers: 1}})
 	}()
 	select {
 	case <-ready:
@@ -305,7 +311,7 @@ func TestNamedApart(t *testing.T) {
 
 // TestNamedAlone: a rank that takes a checkpoint without another gets an error that names it, and the job ends.
 func TestNamedAlone(t *testing.T) {
-	tr := newTroupe(t, 2)
+	tr := newTroupeWaiting(t, 2, 300*time.Millisecond)
 	const words = `rank(s) 0 wait for rank(s) 1 in checkpoint "app", version 7`
 	if a := tr.ranks[0].request(save("app", 7)); a.code != wire.CodeLost || !strings.Contains(a.text, words) {
 		t.Errorf("got %+v, want %q", a, words)
