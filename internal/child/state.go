@@ -2,10 +2,13 @@ package child
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 )
 
 // State is one line of /proc/PID/stat.
@@ -25,6 +28,30 @@ func Look(pid int) (State, error) {
 		return State{}, err
 	}
 	return parseStat(b)
+}
+
+// Machine names this start of the machine's system and the PID namespace, by which a number means one process. It is
+// empty if that cannot be told.
+var Machine = sync.OnceValue(func() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	space, serr := os.Readlink("/proc/self/ns/pid")
+	if err != nil || serr != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + " " + space
+})
+
+// HasEnded reports whether a process has ended for sure: it ran here, by its Machine, and is not there any more. False
+// also means "cannot be known from here".
+func HasEnded(machine string, pid int, started uint64) bool {
+	if machine == "" || machine != Machine() {
+		return false
+	}
+	is, err := Look(pid)
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	return is.Ended || is.Started != started
 }
 
 func parseStat(stat []byte) (p State, err error) {

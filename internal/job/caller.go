@@ -69,7 +69,7 @@ func (s *Supervisor) Publish(ctx context.Context, dir string) (remove func(), er
 		return nil, err
 	}
 	file := filepath.Join(dir, RunName)
-	if err := (Contact{Addr: s.plane.Addr(), Node: node, PID: os.Getpid(), Key: s.key}).Write(file); err != nil {
+	if err := (Contact{Addr: s.plane.Addr(), Node: node, Key: s.key}).Write(file); err != nil {
 		return nil, err
 	}
 	return func() { _ = os.Remove(file) }, nil // the rest is not answered
@@ -82,9 +82,12 @@ func DialRun(ctx context.Context, dir string) (*Caller, error) {
 		return nil, fmt.Errorf("no holdfast run --cuda answers for %s (it names its directory when it starts; one "+
 			"process is named by its number): %w", dir, err)
 	}
+	where := fmt.Sprintf("process %d on %s", k.PID, k.Node)
+	if k.HasEnded() {
+		return nil, fmt.Errorf("the holdfast run of %s, %s, has ended", dir, where)
+	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
-		where := fmt.Sprintf("process %d on %s", k.PID, k.Node)
 		if k.elsewhere() {
 			return nil, fmt.Errorf("the holdfast run of %s, %s, answers only there: %w", dir, where, err)
 		}

@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 )
 
@@ -25,6 +25,9 @@ type Contact struct {
 	Addr string `json:"addr"` // of rank 0
 	Node string `json:"node"`
 	PID  int    `json:"pid"`
+	// Machine and Started are for child.HasEnded. Releases before 0.3.0 have neither.
+	Machine string `json:"machine,omitempty"`
+	Started uint64 `json:"started,omitempty"`
 	// Daemon: the process is the node daemon of a program, which may outlive it.
 	Daemon bool        `json:"daemon,omitempty"`
 	Key    control.Key `json:"key"`
@@ -144,14 +147,22 @@ func ReadContact(dir, name string) (k Contact, err error) {
 	return k, nil
 }
 
-// Write writes such a file.
+// Write writes such a file for the calling process.
 func (k Contact) Write(file string) error {
+	k.PID = os.Getpid()
+	if self, err := child.Look(k.PID); err == nil { // else the others ask at its address
+		k.Machine, k.Started = child.Machine(), self.Started
+	}
 	b, err := json.Marshal(k)
 	if err != nil {
 		return err
 	}
 	return vfs.WriteWhole(file, append(b, '\n'))
 }
+
+// HasEnded reports whether the process has ended for sure. Then a caller must not connect to its address: MPICH's
+// mpiexec may have the port by now, and ends when a connection to it is closed.
+func (k *Contact) HasEnded() bool { return child.HasEnded(k.Machine, k.PID, k.Started) }
 
 // elsewhere reports whether the process answers only on its node, and this is another one.
 func (k *Contact) elsewhere() bool {
@@ -186,13 +197,13 @@ func DialJob(ctx context.Context, dir string) (*Client, error) {
 	if err != nil {
 		return nil, notRunning(dir, err)
 	}
+	if k.HasEnded() {
+		return nil, k.died(dir)
+	}
 	conn, err := control.DialClient(ctx, k.Addr, 0, k.Key)
 	if err != nil {
-		switch host, herr := os.Hostname(); {
-		case k.elsewhere():
+		if k.elsewhere() {
 			err = fmt.Errorf("a job on a single node answers only there: run this on %s (%w)", k.Node, err)
-		case herr == nil && host == k.Node && errors.Is(syscall.Kill(k.PID, 0), syscall.ESRCH):
-			return nil, k.died(dir)
 		}
 		return nil, notRunning(dir, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/outside"
 	"github.com/holdfast-hpc/holdfast/coordinated/jobtest"
+	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
@@ -82,7 +84,8 @@ func TestClientElsewhere(t *testing.T) {
 	}
 }
 
-// TestClientOfTheDead: a client of a job whose process has died without ending it gets an error.
+// TestClientOfTheDead: a client of a job whose process has died without ending it gets an error, and so does the next
+// run. None connects to the port: MPICH's mpiexec, which may have it by then, ends of that.
 func TestClientOfTheDead(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -92,9 +95,15 @@ func TestClientOfTheDead(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // another program, which a connection would disturb
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
 	for _, daemon := range []bool{false, true} {
 		dir := t.TempDir()
-		k := job.Contact{Job: "j", Addr: "127.0.0.1:1", Node: host, PID: gone.Process.Pid, Daemon: daemon}
+		k := job.Contact{Job: "j", Addr: l.Addr().String(), Node: host, PID: gone.Process.Pid, Daemon: daemon,
+			Machine: child.Machine(), Started: 1}
 		b, err := json.Marshal(k)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, job.ContactName), b, 0o600)
@@ -109,6 +118,22 @@ func TestClientOfTheDead(t *testing.T) {
 		if _, err := job.DialJob(t.Context(), dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
+		if err := outside.Answering(t.Context(), dir); err != nil {
+			t.Error(err)
+		}
+	}
+	ours, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	first, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if got, want := first.RemoteAddr().String(), ours.LocalAddr().String(); got != want {
+		t.Errorf("the port of a process that has ended got a connection from %s", got)
 	}
 }
 

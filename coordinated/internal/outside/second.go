@@ -62,7 +62,7 @@ func RefuseSecond(ctx context.Context, dir, supervisor string, log *slog.Logger)
 // Answering returns an *OtherRunError when the run that published the contact file is alive.
 func Answering(ctx context.Context, dir string) error {
 	k, err := job.ReadContact(dir, job.ContactName)
-	if err != nil {
+	if err != nil || k.HasEnded() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

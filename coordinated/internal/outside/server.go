@@ -50,8 +50,8 @@ type Server struct {
 func Serve(ctx context.Context, opt ServerOptions) (*Server, error) {
 	s := &Server{opt: opt, ctx: ctx, file: filepath.Join(opt.Dir, job.ContactName)}
 	v, _ := job.ParseSupervisor(opt.Supervisor) // no supervisor is no error
-	if err := (job.Contact{Job: opt.Job, Addr: s.clientAddr(), Node: opt.Node, PID: os.Getpid(),
-		Daemon: opt.Daemon, Key: opt.Key, Supervisor: v.Address()}).Write(s.file); err != nil {
+	if err := (job.Contact{Job: opt.Job, Addr: s.clientAddr(), Node: opt.Node, Daemon: opt.Daemon,
+		Key: opt.Key, Supervisor: v.Address()}).Write(s.file); err != nil {
 		err = fmt.Errorf("write the contact file: %w", err)
 		if !opt.Optional {
 			return nil, err

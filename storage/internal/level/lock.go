@@ -10,9 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/child"
@@ -328,24 +326,11 @@ var ThisProcess = sync.OnceValue(func() format.Process {
 	p := format.Process{PID: os.Getpid()}
 	p.Node, _ = os.Hostname()
 	self, _ := child.Look(p.PID)
-	p.Started = self.Started
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	space, serr := os.Readlink("/proc/self/ns/pid")
-	if err == nil && serr == nil && p.Started != 0 {
-		p.Machine = strings.TrimSpace(string(boot)) + " " + space
+	if p.Started = self.Started; p.Started != 0 {
+		p.Machine = child.Machine()
 	}
 	return p
 })
 
-// ended reports whether a process has ended for sure: it ran here and is not there any more. False also means "cannot
-// be known from here".
-func ended(p *format.Process) bool {
-	if p.Machine == "" || p.Machine != ThisProcess().Machine {
-		return false
-	}
-	is, err := child.Look(p.PID)
-	if err != nil {
-		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
-	}
-	return is.Ended || is.Started != p.Started
-}
+// ended reports whether a process has ended for sure.
+func ended(p *format.Process) bool { return child.HasEnded(p.Machine, p.PID, p.Started) }
