@@ -16,7 +16,7 @@ func Machine() (total, available int64) {
 	if err != nil {
 		return 0, 0
 	}
-	return field(string(b), "MemTotal:"), field(string(b), "MemAvailable:")
+	return entry(string(b), "MemTotal:") << 10, entry(string(b), "MemAvailable:") << 10
 }
 
 // Limits returns the control groups (of a job, a container) that limit the memory of a process, by their folders, and
@@ -65,20 +65,10 @@ func number(path string) int64 {
 	return n
 }
 
-// entry returns the number behind a name at the beginning of a line; 0: there is none.
+// entry returns the number behind a name at the beginning of a line, of KiB if kB follows; 0: there is none.
 func entry(text, name string) int64 {
 	_, rest, _ := strings.Cut("\n"+text, "\n"+name+" ")
 	line, _, _ := strings.Cut(rest, "\n")
-	n, _ := strconv.ParseInt(line, 10, 64)
+	n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
 	return n
-}
-
-func field(text, name string) int64 {
-	_, rest, found := strings.Cut("\n"+text, "\n"+name)
-	line, _, _ := strings.Cut(rest, " kB\n")
-	kib, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
-	if !found || err != nil {
-		return 0
-	}
-	return kib << 10
 }
