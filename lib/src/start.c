@@ -298,27 +298,29 @@ static int number_of(const char *name) {
 	return errno != 0 || *end != 0 || v < 0 || v > INT_MAX ? -1 : (int)v;
 }
 
+/* A rank and the number of ranks, by launcher. Slurm's, which is the last, has no rank for the batch script. */
+static const char *const ranks[][2] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" }, { "PMI_RANK", "PMI_SIZE" },
+	{ "SLURM_PROCID", "SLURM_STEP_NUM_TASKS" } };
+enum { SLURM = sizeof ranks / sizeof ranks[0] - 1 };
+
 int hf_launched(const char **by) {
-	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" };
 	size_t i;
 
-	for (i = 0; i < sizeof names / sizeof names[0]; i++) {
-		*by = names[i];
-		if ((i < 2 || getenv("SLURM_PROCID") != NULL) && number_of(names[i]) > 0) {
-			return number_of(names[i]);
+	for (i = 0; i <= SLURM; i++) {
+		*by = ranks[i][1];
+		if ((i < SLURM || getenv(ranks[i][0]) != NULL) && number_of(*by) > 0) {
+			return number_of(*by);
 		}
 	}
 	return 0;
 }
 
 int hf_rank_of_environment(int *rank, int *size) {
-	static const char *const names[][2] = { { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
-		{ "PMI_RANK", "PMI_SIZE" }, { "SLURM_PROCID", "SLURM_STEP_NUM_TASKS" } }; /* the batch script is no rank */
 	size_t i;
 
-	for (i = 0; i < sizeof names / sizeof names[0]; i++) {
-		*rank = number_of(names[i][0]);
-		*size = number_of(names[i][1]);
+	for (i = 0; i <= SLURM; i++) {
+		*rank = number_of(ranks[i][0]);
+		*size = number_of(ranks[i][1]);
 		if (*rank >= 0 && *size >= 1) {
 			return HF_OK;
 		}
