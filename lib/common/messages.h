@@ -158,6 +158,8 @@ struct hf_message_layer {
 	uint32_t version; /* HFM_PAGE_VERSION */
 	/* Messages and collectives that it has seen since MPI_Init; UINT64_MAX: it has not seen MPI_Init. */
 	uint64_t (*seen)(void);
+	/* MPI is initialized, and not through the layer. */
+	bool (*passed_by)(void);
 	/* Of MPI_COMM_WORLD. */
 	void (*place)(int *rank, int *size);
 	/* From now on counts and state live in this memory, which has zeros and stays. */

@@ -15,7 +15,8 @@
 static int unseen(const char *what) {
 	return hf_fail(HF_E_FAILED,
 		"hf_init: libholdfast-mpi is loaded, but %s: link it before the MPI library, or preload it; it cannot stand "
-		"before an MPI that is linked statically, or loaded with RTLD_DEEPBIND",
+		"before an MPI that is linked statically, loaded with RTLD_DEEPBIND, or called by way of dlsym, as Julia does: "
+		"such a program runs without it (holdfast run --messages=false), and has no messages in flight at points",
 		what);
 }
 
@@ -44,8 +45,9 @@ int hf_find_layer(struct hf_client *c, bool mpi) {
 		return hf_fail(HF_E_PROTOCOL, "hf_init: libholdfast-mpi and libholdfast are of different releases");
 	}
 	if (c->layer != NULL && c->layer->seen() == UINT64_MAX) {
+		const bool passed_by = mpi || c->layer->passed_by();
 		c->layer = NULL;
-		return mpi ? unseen("has not seen MPI_Init") : HF_OK;
+		return passed_by ? unseen("has not seen MPI_Init") : HF_OK;
 	}
 	return c->layer != NULL ? same_rank(c) : HF_OK;
 }

@@ -83,3 +83,17 @@ func TestOtherRanks(t *testing.T) {
 		}
 	}
 }
+
+// TestHiddenMPI: hf_init fails, and names the remedy, where the library is loaded and the program calls MPI past it.
+func TestHiddenMPI(t *testing.T) {
+	const ranks = 2
+	dir := installed(t)
+	program := compile(t, dir, "testdata/others.c")
+	for _, l := range mpirun.Launchers() {
+		out, err := start(t, l, dir, t.TempDir(), ranks, program[l.Name], "hidden")
+		refused := strings.Count(out, "has not seen MPI_Init")
+		if err != nil || refused != ranks || !strings.Contains(out, "--messages=false") {
+			t.Errorf("%s: %v\n%s", l.Name, err, out)
+		}
+	}
+}

@@ -30,6 +30,10 @@ extern const char *const hfm_names[HFM_CALLS];
 extern void *hfm_symbols[9]; /* of Open MPI, in the order of abi-openmpi.h */
 hfm_function *hfm_resolve(hfm_function **table, enum hfm_call call);
 
+/* hfm_passed_by reports whether MPI is initialized, and not through the layer: by functions that dlsym has found in
+ * MPI's library, as from Julia. */
+bool hfm_passed_by(void);
+
 /* One body for each ABI. */
 extern hfm_function *const hfm_bodies_openmpi[HFM_CALLS], *const hfm_bodies_mpich[HFM_CALLS],
 															  *const hfm_bodies_standard[HFM_CALLS];

@@ -555,7 +555,7 @@ static const char *post_again(void) {
 
 /* libholdfast looks for hf_message_layer. */
 HFM_EXPORT const struct hf_message_layer *hf_message_layer(void) {
-	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, place, share, turn, cut, sync_now, save,
-		load, resume, protect, unprotect, post_again };
+	static const struct hf_message_layer layer = { HFM_PAGE_VERSION, seen, hfm_passed_by, place, share, turn, cut,
+		sync_now, save, load, resume, protect, unprotect, post_again };
 	return &layer;
 }
