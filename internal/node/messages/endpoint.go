@@ -170,7 +170,7 @@ func (e *layer) Drain(ctx context.Context) (endpoint.DrainStats, error) {
 type round struct {
 	Failed  string            `json:",omitempty"` // they cannot be
 	Late    bool              `json:",omitempty"` // no rank's report has changed for as long as this rank waits
-	Inside  string            `json:",omitempty"` // the calls that some are in and that must end
+	Inside  string            `json:",omitempty"` // why they are not stopped: the calls that some are in, say
 	Entered map[string]uint64 // collectives, by communicator
 }
 
@@ -178,7 +178,7 @@ type round struct {
 // entered, by communicator.
 func (r *round) hinders(most map[string]uint64) string {
 	if r.Inside != "" {
-		return fmt.Sprintf("another thread of the rank is in %s, and stays there", r.Inside)
+		return r.Inside
 	}
 	for comm, n := range r.Entered {
 		if n < most[comm] {
@@ -268,8 +268,9 @@ func (e *layer) level(ctx context.Context, failed error) error {
 // patience is how long a thread may stay in a call at a cut.
 const patience = time.Second
 
-// stays names the calls of threads that hinder a cut; a receive or a probe does not.
-func (e *layer) stays() string {
+// stays says what hinders a cut: calls that threads are in, but for a receive or a probe. turned: the program has
+// counted them.
+func (e *layer) stays(turned bool) string {
 	var calls []string
 	act := e.Activity()
 	for _, t := range append([]endpoint.Activity{act}, act.Threads...) {
@@ -277,24 +278,29 @@ func (e *layer) stays() string {
 			calls = append(calls, t.Op+" on "+t.Comm)
 		}
 	}
-	return cmp.Or(strings.Join(calls, ", or "), "an MPI call")
+	if !turned && len(calls) == 0 {
+		return "the rank gets no time to run, or another thread of it is in an MPI call, and stays there"
+	}
+	return fmt.Sprintf("another thread of the rank is in %s, and stays there",
+		cmp.Or(strings.Join(calls, ", or "), "an MPI call"))
 }
 
 // look returns the report of a rank that stops its threads. The program counts the threads inside calls at a turn; a
 // thread that comes later enters a collective. No turn comes while a thread is on its way into a call: earlier counts
 // do not include it.
 func (e *layer) look(ctx context.Context) (r round) {
-	inside := true
+	inside, turned := true, false
 	for end := time.Now().Add(5 * time.Millisecond); inside && time.Now().Before(end) && ctx.Err() == nil; {
 		r.Entered = e.entered()
 		turns, late := e.load(atTurns)+2, time.Now().Add(patience/10)
 		for e.load(atTurns) < turns && time.Now().Before(late) {
 			time.Sleep(100 * time.Microsecond)
 		}
-		inside = e.load(atTurns) < turns || e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
+		turned = e.load(atTurns) >= turns
+		inside = !turned || e.load(atInside) > 0 || !maps.Equal(r.Entered, e.entered())
 	}
 	if inside {
-		r.Inside = e.stays()
+		r.Inside = e.stays(turned)
 	}
 	return r
 }

@@ -254,6 +254,18 @@ func TestLevel(t *testing.T) {
 	close(said)
 }
 
+// TestNoTurn: a rank of one thread that gets no time to run is not said to have another one in a call.
+func TestNoTurn(t *testing.T) {
+	p := newPage(1)
+	p.setU32(atThreads, 1)
+	e := &layer{Page: p, client: &standing{}}
+	e.exchange = func(_ context.Context, b []byte) ([][]byte, error) { return [][]byte{b}, nil }
+	err := e.level(t.Context(), nil)
+	if !errors.Is(err, mpiwrap.ErrDrainIncomplete) || !strings.Contains(err.Error(), "rank 0: the rank gets no time") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // standing is a client without a process.
 type standing struct {
 	record []byte
@@ -494,7 +506,7 @@ func TestHinders(t *testing.T) {
 		want string
 	}{
 		{round{Entered: map[string]uint64{"world": 3}}, ""},
-		{round{Inside: "Send on world", Entered: map[string]uint64{"world": 3}}, "is in Send on world"},
+		{round{Inside: "another thread is in Send", Entered: map[string]uint64{"world": 3}}, "is in Send"},
 		{round{Entered: map[string]uint64{"world": 2}}, "not entered a collective on world"},
 	} {
 		got := c.r.hinders(map[string]uint64{"world": 3})
