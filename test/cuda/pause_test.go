@@ -382,6 +382,39 @@ func TestPauseFails(t *testing.T) {
 	}
 }
 
+// TestInterrupted: a command that is interrupted while it waits for a program says so, and the program goes on.
+func TestInterrupted(t *testing.T) {
+	holdfast, err := tool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spin := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "spin", "8")
+	spin.launches(t, 3) // the first one waits for the host
+	var out, said bytes.Buffer
+	c := exec.Command(holdfast, "pause", "--json", strconv.Itoa(spin.pid()))
+	c.Stdout, c.Stderr = &out, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for state := ""; state != "busy" && state != "paused"; {
+		list, err := pause.Look(t.Context(), []int{spin.pid()})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		state = list[0].State
+	}
+	_ = c.Process.Signal(os.Interrupt)
+	_ = c.Wait()
+	if c.ProcessState.ExitCode() != 2 || !strings.HasSuffix(said.String(), "interrupted\n") ||
+		!strings.Contains(out.String(), `"state":"running"`) {
+		t.Errorf("%v: %s%s", c.ProcessState, out.String(), said.String())
+	}
+	if err := schema.Check("pause", out.String()); err != nil {
+		t.Error(err)
+	}
+	spin.ends(t, alone().run(t, linked, "spin"))
+}
+
 // TestMarks: a program that does nothing but record events and wait for them is paused.
 func TestMarks(t *testing.T) {
 	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "marks")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
@@ -216,11 +217,15 @@ func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err erro
 	} else {
 		say(cmd.OutOrStdout(), results, err == nil)
 	}
-	if err != nil {
-		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
-		return errors.Join(cli.ErrBad, werr)
+	if err == nil {
+		return werr
 	}
-	return werr
+	text, outcome := err.Error(), cli.ErrBad
+	if errors.Is(err, context.Canceled) { // by a signal
+		text, outcome = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted"), cli.ErrFailed
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", text)
+	return errors.Join(outcome, werr)
 }
 
 func say(w io.Writer, results []pause.Result, done bool) {
