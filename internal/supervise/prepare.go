@@ -50,7 +50,7 @@ func prepare(ctx context.Context, opt Options) (*setup, error) {
 		s.prog.Global, s.prog.Local, s.opt.Messages = opt.Images.Dir, "", MessagesOff
 		s.opt.Lead = cmp.Or(s.opt.Lead, s.prog.DeadlineLead)
 	}
-	s.cfg = decide.Config{Images: opt.Images != nil, Limits: s.opt.Limits, Recovers: cmd.recovers(),
+	s.cfg = decide.Config{Images: opt.Images != nil, CUDA: opt.CUDA, Limits: s.opt.Limits, Recovers: cmd.recovers(),
 		PeerTimeout: cmp.Or(s.prog.PeerTimeout, control.DefaultPeerTimeout),
 		StopSignals: s.prog.StopSignals, Global: s.prog.Global != ""}
 	if err := s.readJob(ctx); err != nil {

@@ -33,6 +33,7 @@ type Config struct {
 	Full  Full     // the program's nodes when none is missing
 
 	Images      bool          // the program does not know of checkpoints, and images are taken of it
+	CUDA        bool          // the program uses CUDA, and may know of no checkpoints
 	Recovers    bool          // the launcher ends with 0 although a rank has died
 	Announced   bool          // each node announces that the program starts on it
 	Watched     bool          // from other nodes, which requeue the job when this one dies

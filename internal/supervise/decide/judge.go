@@ -53,6 +53,9 @@ func (p *past) skipped() (list []uint64) {
 // mostDeaths is how often a program may die after it has restored an epoch.
 const mostDeaths = 2
 
+// unaware reports whether the program may know of no checkpoints: a CUDA program none of whose starts came to Open.
+func (m *Machine) unaware() bool { return m.cfg.CUDA && m.past.opening == 0 && !m.try.progress.opened }
+
 // own reports whether a program that images are taken of has ended by itself, with an exit code that stays as it is:
 // there is no image to go back to, or it came to the same end from one.
 func (m *Machine) own() bool {
@@ -174,6 +177,11 @@ func (m *Machine) retry() {
 		return
 	}
 	if !t.progress.opened && !t.death.node && m.neverOpens() {
+		if m.unaware() && !t.killed && t.code <= exitSignal {
+			m.say("the program has ended with code %d", t.code)
+			m.finish(t.code)
+			return
+		}
 		m.say("giving up: the program ended with code %d before it reached Open, and all nodes are well", t.code)
 		m.finish(ExitBad)
 		return

@@ -56,7 +56,8 @@ func (m *Machine) starting() string {
 		m.died(m.now, m.peekPatience(), node)
 		return fmt.Sprintf("before the program started on it, node %s %s", node, why)
 	}
-	limited := m.past.starts > 1 && !m.cfg.Images || m.cfg.StartTimeout > 0 // a restore of an image takes its time
+	// A restore of an image takes its time.
+	limited := m.past.starts > 1 && !m.cfg.Images && !m.unaware() || m.cfg.StartTimeout > 0
 	if limited && m.now.Sub(t.clock.startedAt) > m.startTimeout() {
 		m.died(m.now, 0, "")
 		t.inquiry.suspects = t.nodes

@@ -174,6 +174,7 @@ func (s *scene) begin(w words) {
 		Requeue:   w.has("requeue"), Lead: w.span("lead", 0)}
 	c := Config{Limits: limits, Nodes: w.list("nodes"), Here: w.list("here"), Recovers: w.has("recovers"),
 		Images:    w.has("images"),
+		CUDA:      w.has("cuda"),
 		Announced: w.has("announced"), Watched: w.has("watched"), Local: w.has("local"), Global: w.has("global")}
 	c.Width, c.Began = w.number("width", len(c.Nodes)), epoch.Add(-w.span("began", 0))
 	c.Full = Full{Nodes: w.number("full", c.Width), Ranks: w.number("ranks", c.Width)}
