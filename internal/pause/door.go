@@ -148,6 +148,9 @@ func (d *door) ask(line string) ([]string, error) {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, fmt.Errorf("%s has been silent for %v", d, silence)
 		}
+		if err != nil && d.node == "" && !gone(d.PID) {
+			return nil, fmt.Errorf("%s has closed the connection, and goes on", d)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s has ended%s", d, map[bool]string{true: ", or its node has"}[d.node != ""])
 		}

@@ -187,6 +187,25 @@ func TestCloses(t *testing.T) {
 	ran{"", o.said.String()}.has(t, "it cannot be paused any more: it has closed descriptor ")
 }
 
+// TestClosesInAPause: a program that closes all descriptors while a command speaks to it goes on, keeps what it makes in
+// their place, and is not said to have ended.
+func TestClosesInAPause(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "closes")
+	g, err := pause.Open(t.Context(), []int{o.pid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	o.goesOn()
+	o.says(t, "it listens")
+	if err := g.Pause(t.Context(), patience); err == nil || !strings.HasSuffix(err.Error(),
+		"(odd) has closed the connection, and goes on") {
+		t.Errorf("got %v", err)
+	}
+	o.goesOn()
+	o.over(t)
+}
+
 // TestForking: who asks for the state of a program that forks all the time waits for a few forks, not for hundreds.
 func TestForking(t *testing.T) {
 	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "forking")

@@ -25,6 +25,7 @@ enum { PATIENCE = 600 };
 static struct {
 	_Atomic bool open;
 	int listener, peer;      /* -1: none */
+	ino_t is;                /* what peer is: the program may close it, and get its number for a file of its own */
 	struct sockaddr_un name; /* of the listener, which the program may close */
 	socklen_t length;
 	char line[8192];
@@ -34,6 +35,13 @@ static struct {
 	int count;
 	bool heard; /* the last line that was sent has arrived */
 } door = { .listener = -1, .peer = -1 };
+
+/* The tool's connection, or -1: the program has closed it. */
+static int peer(void) {
+	struct stat now;
+
+	return fstat(door.peer, &now) == 0 && now.st_ino == door.is && S_ISSOCK(now.st_mode) ? door.peer : -1;
+}
 
 static bool say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -49,7 +57,7 @@ static bool say(const char *format, ...) {
 		return door.heard = false;
 	}
 	line[n++] = '\n';
-	return door.heard = send(door.peer, line, (size_t)n, MSG_NOSIGNAL) == n;
+	return door.heard = send(peer(), line, (size_t)n, MSG_NOSIGNAL) == n;
 }
 
 static bool progress(size_t moved, size_t total) { return say("moved %zu %zu", moved, total); }
@@ -70,7 +78,7 @@ static char *next_line(char *out, size_t room) {
 		if (door.have == sizeof door.line) {
 			return NULL;
 		}
-		n = recv(door.peer, door.line + door.have, sizeof door.line - door.have, 0);
+		n = recv(peer(), door.line + door.have, sizeof door.line - door.have, 0);
 		if (n < 0 && errno == EINTR) {
 			continue;
 		}
@@ -299,6 +307,7 @@ static bool is_closed(void) {
 
 static void *listens(void *arg) {
 	struct timespec nap = { .tv_nsec = 100000000 };
+	struct stat now;
 	bool kept = false;
 
 	for (;;) {
@@ -311,9 +320,11 @@ static void *listens(void *arg) {
 			nanosleep(&nap, NULL); /* no descriptor is free, say */
 			continue;
 		}
+		door.is = fstat(door.peer, &now) == 0 ? now.st_ino : 0;
 		if (trusted(door.peer)) {
 			serve(&kept);
 		}
+		door.peer = peer();
 		hf_close(&door.peer);
 	}
 	return arg;
@@ -376,7 +387,7 @@ void hf_door_child(void) {
 	if (door.listener >= 0) {
 		close(door.listener);
 	}
-	if (door.peer >= 0) {
+	if (peer() >= 0) {
 		close(door.peer);
 	}
 	door.listener = door.peer = -1;
