@@ -93,6 +93,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return NoLook
 }
 
+// Said returns an error's text for people: a context that a signal has ended is an interruption.
+func Said(err error) string {
+	return strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
+}
+
 // Failure is the last line of a command with --json that could not look.
 type Failure struct {
 	Error string `json:"error"` // error message

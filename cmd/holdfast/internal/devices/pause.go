@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
@@ -220,12 +219,11 @@ func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err erro
 	if err == nil {
 		return werr
 	}
-	text, outcome := err.Error(), cli.ErrBad
+	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", cli.Said(err))
 	if errors.Is(err, context.Canceled) { // by a signal
-		text, outcome = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted"), cli.ErrFailed
+		return errors.Join(cli.ErrFailed, werr)
 	}
-	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", text)
-	return errors.Join(outcome, werr)
+	return errors.Join(cli.ErrBad, werr)
 }
 
 func say(w io.Writer, results []pause.Result, done bool) {

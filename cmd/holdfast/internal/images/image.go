@@ -83,8 +83,8 @@ func newImage() *cobra.Command {
 				err = o.save(cmd, pids[0], &row)
 			}
 			if err != nil {
-				row.Error = err.Error()
-				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)
+				row.Error = cli.Said(err)
+				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", row.Error)
 			}
 			if o.asRow {
 				err = errors.Join(err, cli.JSONLines(cmd.OutOrStdout(), []imageRow{row}))
