@@ -51,10 +51,23 @@ func FindAt(prefix string, none error, pids []int) ([]int, error) {
 		if gone(pid) {
 			return nil, fmt.Errorf("process %d has ended", pid)
 		}
-		return nil, fmt.Errorf("process %d (%s): %w", pid, ProgramOf(pid), none)
+		return nil, fmt.Errorf("process %d (%s): %s%w", pid, ProgramOf(pid), apart(pid), none)
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
+}
+
+// apart returns the beginning of an error if a process, or one that it has started, is in another network namespace,
+// whose sockets are not to be seen from here; "" if none is.
+func apart(pid int) string {
+	own, _ := os.Readlink("/proc/self/ns/net") // without /proc no process is found
+	for _, p := range child.Tree(pid) {
+		if n, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", p)); err == nil && n != own {
+			return fmt.Sprintf("process %d has another network namespace, as in a container: run this command there "+
+				"(nsenter --target %d --net); otherwise ", p, p)
+		}
+	}
+	return ""
 }
 
 // gone reports whether a process has ended, or has no memory any more.

@@ -1,11 +1,13 @@
 package pause
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -43,5 +45,25 @@ func TestChildren(t *testing.T) {
 	}
 	if got := child.Children(os.Getpid()); slices.Contains(got, c.Process.Pid) {
 		t.Errorf("got %v: %d is collected", got, c.Process.Pid)
+	}
+}
+
+// TestApart: a process whose sockets are not to be seen from here is not just said to be no CUDA program.
+func TestApart(t *testing.T) {
+	c := exec.CommandContext(t.Context(), "sleep", "600")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := c.Start(); errors.Is(err, syscall.EPERM) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	_, err := Find([]int{c.Process.Pid})
+	if !errors.Is(err, errNoDoor) || !strings.Contains(err.Error(), "another network namespace") {
+		t.Errorf("got %v", err)
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	if _, err := Find([]int{os.Getpid()}); err == nil || strings.Contains(err.Error(), "namespace") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -61,7 +61,7 @@ func look(ctx context.Context, pid int) (p Program) {
 	switch {
 	case errors.Is(err, errOther):
 		p.State, p.Error = "busy", errOther.Error()
-	case syscall.Kill(pid, 0) == nil:
+	case !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH): // it may be another user's
 		p.State, p.Error = "unknown", err.Error()
 	}
 	return p

@@ -187,8 +187,8 @@ func TestCloses(t *testing.T) {
 	ran{"", o.said.String()}.has(t, "it cannot be paused any more: it has closed descriptor ")
 }
 
-// TestClosesInAPause: a program that closes all descriptors while a command speaks to it goes on, keeps what it makes in
-// their place, and is not said to have ended.
+// TestClosesInAPause: a program that closes all descriptors while a command speaks to it goes on, keeps what it makes
+// in their place, and is not said to have ended.
 func TestClosesInAPause(t *testing.T) {
 	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "closes")
 	g, err := pause.Open(t.Context(), []int{o.pid()})

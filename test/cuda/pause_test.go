@@ -591,7 +591,7 @@ func TestRunCUDA(t *testing.T) {
 	t.Run("START.md", func(t *testing.T) { pageRuns(t, holdfast) })
 }
 
-// TestStranger: another user's connection is closed.
+// TestStranger: another user's connection is closed; holdfast status has the reason.
 func TestStranger(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be another user")
@@ -615,6 +615,20 @@ func TestStranger(t *testing.T) {
 	}()
 	if got := <-said; got != "" {
 		t.Errorf("it answers %q", got)
+	}
+	open, err := os.MkdirTemp("", "holdfast-cuda-") // that other users can come to
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(open)
+	holdfast, err := tool()
+	if err := errors.Join(err, os.Chmod(open, 0o755), os.Link(holdfast, filepath.Join(open, "holdfast"))); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(filepath.Join(open, "holdfast"), "status", strconv.Itoa(r.pid()))
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := c.CombinedOutput(); !strings.Contains(string(out), "only its user (0) and root may") {
+		t.Errorf("status: %v\n%s", err, out)
 	}
 	r.ends(t, alone().run(t, linked, longProgram...))
 }
