@@ -205,9 +205,9 @@ test-slurm:
 # takes long to compile: they have three of the tenths. A tenth of the commits have go vet, staticcheck and revive, and
 # make lint always; the rest of lint runs each time. sort has the packages that take longest come first. Programs are
 # compiled (BARE) and linked without what debuggers alone read: that takes an eighth of the time of the compiler and
-# half of that of the linker.
+# half of that of the linker. Go links tests itself, without gcc; the programs that they start are linked as users do.
 BARE = -gcflags=all=-dwarf=false
-TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -count=1 -vet=off -timeout $(TIMEOUT)
+TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -ldflags='-s -linkmode=internal' -count=1 -vet=off -timeout $(TIMEOUT)
 NO_RACE = $(JOBS)|$(PROGRAMS)|$(SEQUENTIAL)|cmd/holdfast|coordinated/cut
 JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|readme|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
