@@ -1,7 +1,10 @@
 package crashfs
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"hash"
 	"math/rand/v2"
 	"path"
 	"sort"
@@ -150,6 +153,25 @@ func (n *node) bytes() (sum int64) {
 		}
 	}
 	return sum
+}
+
+// Sum is the same for file systems that hold the same, as after two crashes between which nothing was written.
+func (f *FS) Sum() (sum [sha256.Size]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := sha256.New()
+	f.root.sum(h)
+	h.Sum(sum[:0])
+	return sum
+}
+
+func (n *node) sum(h hash.Hash) {
+	_ = binary.Write(h, binary.LittleEndian, []int64{n.time, int64(len(n.data)), int64(len(n.names))})
+	h.Write(n.data)
+	for _, k := range sortedNames(n.names) {
+		fmt.Fprintf(h, "%q", k)
+		n.names[k].sum(h)
+	}
 }
 
 // Flip inverts bits of one byte of a file, on the disk and in the cache: the
