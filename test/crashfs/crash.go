@@ -2,7 +2,6 @@ package crashfs
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"hash"
 	"math/rand/v2"
@@ -160,17 +159,23 @@ func (f *FS) Sum() (sum [sha256.Size]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := sha256.New()
-	f.root.sum(h)
+	f.root.sum(h, map[*node]int{})
 	h.Sum(sum[:0])
 	return sum
 }
 
-func (n *node) sum(h hash.Hash) {
-	_ = binary.Write(h, binary.LittleEndian, []int64{n.time, int64(len(n.data)), int64(len(n.names))})
+// sum has a file again where it has another name: two names of one file are not two files.
+func (n *node) sum(h hash.Hash, known map[*node]int) {
+	if i, ok := known[n]; ok {
+		fmt.Fprintf(h, "as %d", i)
+		return
+	}
+	known[n] = len(known)
+	fmt.Fprintf(h, "%t %d %d %d:", n.dir, n.time, len(n.data), len(n.names))
 	h.Write(n.data)
 	for _, k := range sortedNames(n.names) {
 		fmt.Fprintf(h, "%q", k)
-		n.names[k].sum(h)
+		n.names[k].sum(h, known)
 	}
 }
 

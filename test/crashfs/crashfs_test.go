@@ -243,3 +243,42 @@ func TestLinkedSpace(t *testing.T) {
 		}
 	}
 }
+
+// TestSum: file systems that hold the same have one sum; another kind, byte, name or link changes it.
+func TestSum(t *testing.T) {
+	made := func(names string) *FS {
+		f := New()
+		for _, n := range strings.Fields(names) {
+			if to, from, link := strings.Cut(n, "="); link {
+				if err := f.Link(from, to); err != nil {
+					t.Fatal(err)
+				}
+			} else if name, dir := strings.CutSuffix(n, "/"); dir {
+				if err := f.Mkdir(name); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				write(t, f, n, []byte("x"), true)
+			}
+		}
+		for _, n := range f.root.names {
+			n.time = 1
+		}
+		return f
+	}
+	seen := map[[32]byte]string{}
+	for _, names := range []string{"", "a", "a b", "a b=a", "a c", "a b/", "b/", "c/"} {
+		sum := made(names).Sum()
+		if other, ok := seen[sum]; ok {
+			t.Errorf("%q has the sum of %q", names, other)
+		}
+		seen[sum] = names
+		if made(names).Sum() != sum {
+			t.Errorf("%q has two sums", names)
+		}
+	}
+	f := made("a")
+	if err := f.Flip("a", 0, 1); err != nil || f.Sum() == made("a").Sum() {
+		t.Errorf("another byte changes nothing, %v", err)
+	}
+}
