@@ -15,8 +15,9 @@ import (
 type State struct {
 	// Ended: all its threads have ended, and its parent has not collected it. The first thread alone may be a zombie
 	// while others still compute, write, or hold open files.
-	Ended  bool
-	Parent int
+	Ended   bool
+	Stopped bool // by a signal, not by a debugger
+	Parent  int
 	// Started counts the clock ticks from the start of the machine. A number that is used again differs in it.
 	Started uint64
 }
@@ -61,6 +62,7 @@ func parseStat(stat []byte) (p State, err error) {
 		return p, fmt.Errorf("/proc/PID/stat has %d fields behind the name: %q", len(fields), stat)
 	}
 	p.Ended = fields[state] == "X" || fields[state] == "Z" && fields[threads] <= "1"
+	p.Stopped = fields[state] == "T"
 	if p.Parent, err = strconv.Atoi(fields[parent]); err == nil {
 		p.Started, err = strconv.ParseUint(fields[started], 10, 64)
 	}

@@ -93,6 +93,17 @@ func open(ctx context.Context, pid int) (*door, error) {
 // errOther: a process answers one command after the other.
 var errOther = errors.New("another command is at work on it")
 
+// errStopped: nothing of a process runs, nor its listener.
+var errStopped = errors.New("it is stopped, as by Ctrl-Z: kill -CONT has it go on")
+
+// stopped returns errStopped for a process that is.
+func stopped(pid int) error {
+	if p, err := child.Look(pid); err == nil && p.Stopped {
+		return errStopped
+	}
+	return nil
+}
+
 // greetTime is how long a process may take to answer; it answers one command after the other.
 const greetTime = 20 * time.Second
 
@@ -104,6 +115,9 @@ func (d *door) greet(c *net.UnixConn, limit time.Duration) error {
 	}
 	if int(who.Pid) != d.PID {
 		return fmt.Errorf("process %d listens in its place", who.Pid)
+	}
+	if err := stopped(d.PID); err != nil {
+		return err
 	}
 	if err := d.hello(limit); !errors.Is(err, io.EOF) {
 		return err

@@ -119,6 +119,10 @@ func doors(ctx context.Context, supervisor, node string, v Visit) Heard {
 	h.Free = least(h.Free, limits)
 	for _, p := range list {
 		pid := p.pid
+		if err := stopped(pid); err != nil {
+			h.Error = fmt.Sprintf("process %d (%s): %s", pid, ProgramOf(pid), err)
+			break
+		}
 		process, err := net.Dial("unix", doorPrefix+child.Name(pid))
 		if err != nil {
 			continue // it has ended

@@ -574,6 +574,7 @@ func TestRunCUDA(t *testing.T) {
 		}
 		shows(t, r, holdfast, state)
 	}
+	stopped(t, r, holdfast, named)
 	r.ends(t, alone().run(t, linked, longProgram...))
 	t.Run("TERM", func(t *testing.T) { // a program that is paused takes its GPU again, to do what it does at the end
 		r := start("run", "--cuda", "--", program, "count", "100000")
@@ -589,6 +590,30 @@ func TestRunCUDA(t *testing.T) {
 		}
 	})
 	t.Run("START.md", func(t *testing.T) { pageRuns(t, holdfast) })
+}
+
+// stopped has holdfast pause name a program that is stopped, by the number of what has started it and by its directory.
+func stopped(t *testing.T, r *running, holdfast, dir string) {
+	t.Helper()
+	found, err := pause.Find([]int{r.pid()})
+	if err == nil {
+		err = syscall.Kill(found[0], syscall.SIGSTOP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, err := child.Look(found[0]); err == nil && !p.Stopped; p, err = child.Look(found[0]) {
+		time.Sleep(time.Millisecond)
+	}
+	for _, which := range []string{strconv.Itoa(r.pid()), dir} {
+		if out, err := exec.Command(holdfast, "pause", which).CombinedOutput(); err == nil ||
+			!strings.Contains(string(out), "(linked): it is stopped, as by Ctrl-Z") {
+			t.Errorf("%s: %v\n%s", which, err, out)
+		}
+	}
+	if err := syscall.Kill(found[0], syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestStranger: another user's connection is closed; holdfast status has the reason.
