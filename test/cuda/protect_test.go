@@ -69,6 +69,13 @@ func TestProtect(t *testing.T) {
 			t.Errorf("killed at step %d: got\n%s\nwant\n%s\n%s", at, got.out, want.out, got.said)
 		}
 	}
+	for _, mode := range []string{"outlived", "asleep"} {
+		w, program := start(t.TempDir())
+		killed(t, w, program, 3, mode)
+		if got := w.run(t, program, fmt.Sprint(protectSteps), "0", mode); sums(got.out) != sums(want.out) {
+			t.Errorf("%s: got\n%s\nwant\n%s\n%s", mode, got.out, want.out, got.said)
+		}
+	}
 	w, program = start(t.TempDir()) // a variable of a module that could not be unloaded
 	w = w.with("FAKE_FAILS=unload")
 	killed(t, w, program, 3, "unload")

@@ -163,19 +163,6 @@ static bool kept(const struct hf_block *b) {
 	}
 }
 
-/* The context to copy a block in: its own, or for a mapping that has outlived that, one of its device. */
-static CUcontext context_of(const struct hf_block *b) {
-	CUcontext context = b->context;
-	size_t i;
-
-	for (i = 0; context == NULL && i < hf_ledger.context_count; i++) {
-		if (hf_ledger.contexts[i].device == b->device) {
-			context = hf_ledger.contexts[i].context;
-		}
-	}
-	return context;
-}
-
 /* Copies a block to the host or back. */
 static bool copy(const struct saved *s, unsigned char *bytes, bool out) {
 	const struct hf_block *b = s->block;
@@ -239,7 +226,7 @@ static bool save(struct saved *all, size_t *count) {
 	for (i = 0; i < hf_ledger.count; i++) {
 		b = hf_ledger.blocks[i];
 		s = &all[*count];
-		if (!kept(b) || (s->context = context_of(b)) == NULL) {
+		if (!kept(b) || (s->context = hf_ledger_context_for(b)) == NULL) {
 			check.left[b->kind]++;
 			continue;
 		}
@@ -289,8 +276,10 @@ static bool roll(void) {
 	return done;
 }
 
+enum outcome { FAILED, DONE, LATER };
+
 /* Holds all calls, waits for the device and rolls back. */
-static bool roll_back(double until) {
+static enum outcome roll_back(double until) {
 	unsigned other = hf_gate_close(until);
 	bool done = true;
 	size_t i;
@@ -298,7 +287,11 @@ static bool roll_back(double until) {
 	if (other != HF_COUNT) {
 		hf_say("no roll back at call %llu: another thread has been in %s for %g s",
 			(unsigned long long)atomic_load(&check.calls), hf_names[other], hf_settings.wait);
-		return false;
+		return FAILED;
+	}
+	if (atomic_load(&hf_captures) > 0) { /* since this thread has looked */
+		hf_gate_open();
+		return LATER;
 	}
 	hf_ledger_lock();
 	if (hf_ledger.lost) {
@@ -313,24 +306,26 @@ static bool roll_back(double until) {
 	done = done && roll();
 	hf_ledger_unlock();
 	hf_gate_open();
-	return done;
+	return done ? DONE : FAILED;
 }
 
 /* Makes the roll back that is due, unless another thread does so or a stream is being captured: then the next call
  * tries. */
 static void moment(uint64_t number) {
 	double began = hf_now();
+	enum outcome is;
 	uint64_t next;
 
 	if (pthread_mutex_trylock(&check.turn) != 0) {
 		return;
 	}
-	if (number < atomic_load(&check.next) || atomic_load(&hf_captures) > 0) {
+	if (number < atomic_load(&check.next) || atomic_load(&hf_captures) > 0 ||
+		(is = roll_back(began + hf_settings.wait)) == LATER) {
 		check.postponed += number >= atomic_load(&check.next);
 		pthread_mutex_unlock(&check.turn);
 		return;
 	}
-	if (roll_back(began + hf_settings.wait)) {
+	if (is == DONE) {
 		check.made++;
 		check.seconds += hf_now() - began;
 	} else {

@@ -267,6 +267,7 @@ void hf_ledger_add(struct hf_block block, const void *caller) {
 	if (block.asker == NULL) {
 		block.asker = hf_ledger_asker(caller);
 	}
+	block.device = device;
 	block.lent = block.kind <= HF_MAPPED && block.asker != NULL && block.asker->transport && lent(block.asker);
 	hf_ledger_lock();
 	uses(block.context, device);
@@ -345,7 +346,11 @@ static void forget(CUcontext context) {
 	}
 }
 
-/* Mappings belong to the process, and outlive the context. */
+/* Mappings belong to the process, and memory of pools and graphs to the device. */
+static bool outlives_context(enum hf_kind kind) {
+	return kind == HF_MAPPED || kind == HF_FOREIGN || kind == HF_POOL || kind == HF_GRAPH;
+}
+
 void hf_ledger_end(CUcontext context) {
 	size_t i;
 
@@ -354,7 +359,7 @@ void hf_ledger_end(CUcontext context) {
 		if (hf_ledger.blocks[i]->context != context) {
 			continue;
 		}
-		if (hf_ledger.blocks[i]->kind == HF_MAPPED || hf_ledger.blocks[i]->kind == HF_FOREIGN) {
+		if (outlives_context(hf_ledger.blocks[i]->kind)) {
 			hf_ledger.blocks[i]->context = NULL;
 		} else {
 			if (hf_ledger.blocks[i]->arena) {
@@ -405,18 +410,29 @@ void hf_ledger_pass(CUcontext from, CUcontext to) {
 	hf_arena_pass(from, to);
 }
 
-CUcontext hf_context_of(int device) {
+static CUcontext context_on(int device) {
 	CUcontext context = NULL;
 	size_t i;
 
-	hf_ledger_lock();
 	for (i = 0; i < hf_ledger.context_count && context == NULL; i++) {
 		if (hf_ledger.contexts[i].device == device) {
 			context = hf_ledger.contexts[i].context;
 		}
 	}
+	return context;
+}
+
+CUcontext hf_context_of(int device) {
+	CUcontext context;
+
+	hf_ledger_lock();
+	context = context_on(device);
 	hf_ledger_unlock();
 	return context;
+}
+
+CUcontext hf_ledger_context_for(const struct hf_block *b) {
+	return b->context != NULL ? b->context : context_on(b->device);
 }
 
 void hf_ledger_reach(CUdeviceptr at, size_t bytes, int device) {

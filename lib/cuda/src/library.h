@@ -184,8 +184,8 @@ struct hf_block {
 	bool arena;        /* of HF_DEVICE and HF_PITCHED: it lies in the arena */
 	bool opened;       /* of HF_FOREIGN: by a handle of the library's, so that cuMemFree does not know it */
 	bool reachable;    /* of HF_MAPPED: the device may read and write it */
-	int device;        /* of HF_MAPPED, once it is reachable */
-	CUcontext context; /* current at the time */
+	int device;        /* of the context; of HF_MAPPED, once it is reachable, the one that may */
+	CUcontext context; /* current at the time; NULL: the block has outlived it */
 	const void *owner; /* of a variable: its module or library */
 	const char *name;  /* of a variable; it stays as long as the process */
 	bool own;          /* libholdfast asked for it, for a short time */
@@ -224,6 +224,10 @@ void hf_ledger_context(CUcontext context, int device);
 
 /* A context of the program's on a device, or NULL. */
 CUcontext hf_context_of(int device);
+
+/* The context to copy a block in: its own, or for one that has outlived that, one of its device. hf_ledger_lock first.
+ */
+CUcontext hf_ledger_context_for(const struct hf_block *b);
 
 /* The same text for as long as the process; NULL: there is no memory. */
 const char *hf_ledger_text(const char *text);
@@ -278,6 +282,9 @@ CUresult hf_arena_free(const struct hf_block *block);
 
 /* The same for the block of a context that has ended. */
 void hf_arena_drop(const struct hf_block *block);
+
+/* A capture begins: no free waits for the device from now until hf_captures is 0 again, which would spoil it. */
+void hf_arena_capture(void);
 
 /* What is still to be freed is another context's, or none's. */
 void hf_arena_pass(CUcontext from, CUcontext to);

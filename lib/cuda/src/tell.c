@@ -12,6 +12,13 @@ static const char *const calls[HF_KINDS] = { "cuMemAlloc", "cuMemAllocPitch", "c
 	"cuArrayCreate", "the module", "cuMemAllocManaged", "cuMemHostAlloc", "a graph",
 	"cuIpcOpenMemHandle or another interface", "cuMipmappedArrayCreate", "cuCtxSetLimit for the heap of kernels" };
 
+/* Memory of a graph is there from a launch on, until it is freed. */
+static bool is_there(CUdeviceptr at) {
+	int type;
+
+	return REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) == CUDA_SUCCESS;
+}
+
 static enum hfl_part part(const struct hf_block *b) {
 	if (b->lent) {
 		return HFL_REFUSED;
@@ -35,6 +42,8 @@ static enum hfl_part part(const struct hf_block *b) {
 	case HF_MAPPED:
 	case HF_MANAGED:
 		return HFL_MOVING;
+	case HF_GRAPH:
+		return is_there(b->at) ? HFL_REFUSED : HFL_NONE;
 	default:
 		return HFL_REFUSED;
 	}
@@ -51,7 +60,7 @@ static size_t list(struct hfl_allocation *to, size_t room) {
 		to[i] = (struct hfl_allocation){ .at = b->at,
 			.bytes = b->bytes,
 			.order = b->order,
-			.context = b->context,
+			.context = hf_ledger_context_for(b),
 			.call = calls[b->kind],
 			.name = b->name,
 			.file = b->asker != NULL ? b->asker->file : NULL,

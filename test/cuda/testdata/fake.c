@@ -85,6 +85,7 @@ struct block {
 	int device;
 	struct physical *behind; /* of a mapping */
 	bool reachable;          /* of a mapping */
+	bool asleep;             /* of a graph that has not made it yet */
 	char *saved;             /* while the process is stopped */
 	struct block *next;
 };
@@ -644,7 +645,7 @@ static struct block *block_of(CUdeviceptr at) {
 	struct block *b;
 
 	pthread_mutex_lock(&lock); /* others take blocks out of the list */
-	for (b = blocks; b != NULL && at - (uintptr_t)b->at >= b->bytes; b = b->next) {
+	for (b = blocks; b != NULL && (b->asleep || at - (uintptr_t)b->at >= b->bytes); b = b->next) {
 	}
 	pthread_mutex_unlock(&lock);
 	return b;
@@ -756,15 +757,27 @@ CUresult cuMemHostAlloc(void **at, size_t bytes, unsigned flags) {
 
 CUresult cuMemFreeHost(void *at) { return release((uintptr_t)at); }
 
+/* It is the device's, whatever becomes of the context. */
+static CUresult from_pool(CUdeviceptr *at, size_t bytes, bool asleep) {
+	CUresult e = allocate(at, bytes, false, false);
+	struct block *b = e == CUDA_SUCCESS ? block_of(*at) : NULL;
+
+	if (b != NULL) {
+		b->context = NULL;
+		b->asleep = asleep;
+	}
+	return e;
+}
+
 CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream stream) {
 	(void)stream;
-	return allocate(at, bytes, false, false);
+	return from_pool(at, bytes, false);
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *at, size_t bytes, CUmemoryPool pool, CUstream stream) {
 	(void)pool;
 	(void)stream;
-	return allocate(at, bytes, false, false);
+	return from_pool(at, bytes, false);
 }
 
 static void run_free(const struct work *w) { release(w->a[0]); }
@@ -1444,34 +1457,44 @@ CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
 	return CUDA_SUCCESS;
 }
 
-static CUresult add_node(CUgraphNode *node, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+static void run_wake(const struct work *w) {
+	struct block *b;
+
+	for (b = blocks; b != NULL && (uintptr_t)b->at != w->a[0]; b = b->next) {
+	}
+	if (b != NULL) {
+		b->asleep = false;
+	}
+}
+
+static CUresult add_node(CUgraphNode *node, CUgraph graph, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
+	CUresult e = from_pool(&params->at, params->bytes, true);
+
 	*node = NULL;
-	return allocate(&params->at, params->bytes, false, false);
+	append(graph, &(struct work){ .run = run_wake, .a = { params->at } });
+	return e;
 }
 
 CUresult cuGraphAddMemAllocNode(
 	CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
-	(void)graph;
 	(void)dependencies;
 	(void)count;
-	return add_node(node, params);
+	return add_node(node, graph, params);
 }
 
 CUresult cuGraphAddNode(
 	CUgraphNode *node, CUgraph graph, const void *dependencies, size_t count, CUgraphNodeParams *params) {
-	(void)graph;
 	(void)dependencies;
 	(void)count;
-	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_node(node, &params->alloc) : CUDA_ERROR_NOT_SUPPORTED;
+	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_node(node, graph, &params->alloc) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const void *dependencies, const void *edges, size_t count,
 	CUgraphNodeParams *params) {
-	(void)graph;
 	(void)dependencies;
 	(void)edges;
 	(void)count;
-	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_node(node, &params->alloc) : CUDA_ERROR_NOT_SUPPORTED;
+	return params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_node(node, graph, &params->alloc) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {

@@ -10,7 +10,9 @@
  *   late     at the first step comes an allocation that lives on
  *   moved    started again, the memory of the pool comes to another address
  *   shaped   started again, the array has as many bytes in another shape
- *   managed, heap  there is what no checkpoint can hold
+ *   managed, heap, graph, node, node2  there is what no checkpoint can hold
+ *   asleep   graphs would make memory, and have freed what they made
+ *   outlived the memory of the pool has outlived its context
  *   lent     a library that moves messages makes memory: for itself, and if
  *            LENT is set, for the program
  *   twice    two variables have one name; hf_protect_cuda is called again when
@@ -69,7 +71,7 @@ static void transport(CUdeviceptr *at) {
 }
 
 /* A graph that makes memory. */
-static void adds_node(void) {
+static CUgraph adds_node(void) {
 	CUgraphNodeParams any = { .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .alloc.bytes = 4096 };
 	CUgraphNode node;
 	CUgraph graph;
@@ -78,12 +80,36 @@ static void adds_node(void) {
 	CHECK(is("graph")    ? cuGraphAddMemAllocNode(&node, graph, NULL, 0, &any.alloc)
 			: is("node") ? cuGraphAddNode(&node, graph, NULL, 0, &any)
 						 : cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &any));
+	return graph;
+}
+
+static void launches(CUgraph graph) {
+	CUgraphExec exec;
+
+	CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	CHECK(cuGraphLaunch(exec, NULL));
+	CHECK(cuCtxSynchronize());
+}
+
+/* A graph that has freed its memory. */
+static CUgraph captured(void) {
+	CUdeviceptr at;
+	CUgraph graph;
+	CUstream s;
+
+	CHECK(cuStreamCreate(&s, 1));
+	CHECK(cuStreamBeginCapture_v2(s, 0));
+	CHECK(cuMemAllocAsync(&at, 4096, s));
+	CHECK(cuMemFreeAsync(at, s));
+	CHECK(cuStreamEndCapture(s, &graph));
+	return graph;
 }
 
 static void allocate(struct state *s) {
 	const size_t bytes = N * sizeof(double);
 	const int swapped = is("swapped") && getenv("AGAIN") != NULL, smaller = is("smaller") && getenv("AGAIN") != NULL;
 	const int shaped = is("shaped") && getenv("AGAIN") != NULL;
+	CUcontext context;
 	CUmodule module;
 	size_t n;
 
@@ -106,7 +132,11 @@ static void allocate(struct state *s) {
 		CHECK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 1 << 20));
 	}
 	if (is("graph") || is("node") || is("node2")) {
+		launches(adds_node());
+	}
+	if (is("asleep")) {
 		adds_node();
+		launches(captured());
 	}
 	if (is("unload") && cuModuleUnload(module) == CUDA_SUCCESS) {
 		exit(1);
@@ -117,7 +147,13 @@ static void allocate(struct state *s) {
 	if (is("moved") && getenv("AGAIN") != NULL) {
 		CHECK(cuMemAllocAsync(&s->wrong, 4096, NULL));
 	}
+	if (is("outlived")) {
+		CHECK(cuCtxCreate_v2(&context, 0, 0));
+	}
 	CHECK(cuMemAllocAsync(&s->pool, 4096, NULL));
+	if (is("outlived")) {
+		CHECK(cuCtxDestroy_v2(context));
+	}
 	CHECK(cuArrayCreate_v2(&s->array,
 		&(CUDA_ARRAY_DESCRIPTOR){
 			.Width = shaped ? 64 : 16, .Height = shaped ? 1 : 4, .Format = 0x20, .NumChannels = 1 }));
