@@ -158,6 +158,22 @@ func TestDestroys(t *testing.T) {
 	o.over(t)
 }
 
+// TestGone: a program that has no context at this moment, but mappings that are empty, can be paused.
+func TestGone(t *testing.T) {
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "gone")
+	o.says(t, "it has no context")
+	s := briefly(t, o.running)
+	s.says(t, append(stops, "resume", "running")...)
+	_ = s.Close()
+	o.goesOn()
+	o.over(t)
+}
+
+// TestSpoils: a free that waits for the device does not spoil a capture that another thread begins meanwhile.
+func TestSpoils(t *testing.T) {
+	startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "spoils").over(t)
+}
+
 // TestAsked: a program that runs may destroy a context at any moment, so whoever asks for its state pushes none.
 func TestAsked(t *testing.T) {
 	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")).with("DRIVER="+filepath.Join(built.dir, fake,

@@ -46,6 +46,8 @@ struct late {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct arena arenas[DEVICES];
 static _Atomic(struct late *) late;
+static pthread_cond_t no_waits = PTHREAD_COND_INITIALIZER;
+static unsigned waits;    /* frees that wait for the device */
 static uint32_t mappings; /* so far */
 static char held[200];
 
@@ -273,25 +275,43 @@ static CUresult wait_for(CUcontext context) {
 	return e;
 }
 
+static void waited(void) {
+	if (--waits == 0) {
+		pthread_cond_broadcast(&no_waits);
+	}
+}
+
+void hf_arena_capture(void) {
+	int cancels;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
+	pthread_mutex_lock(&lock);
+	atomic_fetch_add(&hf_captures, 1);
+	while (waits > 0) {
+		pthread_cond_wait(&no_waits, &lock);
+	}
+	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(cancels, NULL);
+}
+
 /* Makes the frees that could not be made before. */
 static void catch_up(void) {
 	struct late *l;
 
-	while (atomic_load(&hf_captures) == 0) {
-		pthread_mutex_lock(&lock);
-		if ((l = late) != NULL) {
-			late = l->next;
-		}
+	pthread_mutex_lock(&lock);
+	while (atomic_load(&hf_captures) == 0 && (l = late) != NULL) {
+		late = l->next;
+		waits++;
 		pthread_mutex_unlock(&lock);
-		if (l == NULL) {
-			return;
-		}
 		if (l->block.context != NULL) {
 			(void)wait_for(l->block.context);
 		}
-		hf_arena_drop(&l->block);
+		pthread_mutex_lock(&lock);
+		waited();
+		(void)release(&l->block);
 		free(l);
 	}
+	pthread_mutex_unlock(&lock);
 }
 
 CUresult hf_arena_alloc(CUdeviceptr *at, size_t bytes) {
@@ -319,25 +339,27 @@ CUresult hf_arena_alloc(CUdeviceptr *at, size_t bytes) {
 }
 
 CUresult hf_arena_free(const struct hf_block *block) {
-	CUresult e;
+	CUresult e = CUDA_SUCCESS;
 	struct late *l;
 
+	pthread_mutex_lock(&lock);
 	if (atomic_load(&hf_captures) > 0) {
 		if ((l = malloc(sizeof *l)) == NULL) {
-			return CUDA_ERROR_OUT_OF_MEMORY;
+			e = CUDA_ERROR_OUT_OF_MEMORY;
+		} else {
+			l->block = *block;
+			l->next = late;
+			late = l;
 		}
-		l->block = *block;
-		pthread_mutex_lock(&lock);
-		l->next = late;
-		late = l;
+	} else {
+		waits++;
 		pthread_mutex_unlock(&lock);
-		return CUDA_SUCCESS;
-	}
-	if ((e = wait_for(block->context)) == CUDA_SUCCESS) {
+		e = wait_for(block->context);
 		pthread_mutex_lock(&lock);
-		e = release(block);
-		pthread_mutex_unlock(&lock);
+		waited();
+		e = e == CUDA_SUCCESS ? release(block) : e;
 	}
+	pthread_mutex_unlock(&lock);
 	return e;
 }
 

@@ -267,45 +267,51 @@ OWN(cuStreamDestroy_v2)(CUstream stream) {
 }
 
 /* While a capture is open the driver must not be asked to wait for anything. */
+static void begins(unsigned call) {
+	hf_gate_enter(call);
+	hf_arena_capture();
+}
+
 static CUresult begun(CUresult e, CUstream stream) {
 	if (e == CUDA_SUCCESS) {
-		atomic_fetch_add(&hf_captures, 1);
 		note_capture(stream);
 		hf_check_captures(stream);
+	} else {
+		atomic_fetch_sub(&hf_captures, 1);
 	}
 	hf_gate_leave();
 	return e;
 }
 
 OWN(cuStreamBeginCapture)(CUstream stream) {
-	hf_gate_enter(HF_cuStreamBeginCapture);
+	begins(HF_cuStreamBeginCapture);
 	return begun(REAL(cuStreamBeginCapture)(stream), stream);
 }
 
 OWN(cuStreamBeginCapture_ptsz)(CUstream stream) {
-	hf_gate_enter(HF_cuStreamBeginCapture_ptsz);
+	begins(HF_cuStreamBeginCapture_ptsz);
 	return begun(REAL(cuStreamBeginCapture_ptsz)(stream), hf_own_stream(stream));
 }
 
 OWN(cuStreamBeginCapture_v2)(CUstream stream, int mode) {
-	hf_gate_enter(HF_cuStreamBeginCapture_v2);
+	begins(HF_cuStreamBeginCapture_v2);
 	return begun(REAL(cuStreamBeginCapture_v2)(stream, mode), stream);
 }
 
 OWN(cuStreamBeginCapture_v2_ptsz)(CUstream stream, int mode) {
-	hf_gate_enter(HF_cuStreamBeginCapture_v2_ptsz);
+	begins(HF_cuStreamBeginCapture_v2_ptsz);
 	return begun(REAL(cuStreamBeginCapture_v2_ptsz)(stream, mode), hf_own_stream(stream));
 }
 
 OWN(cuStreamBeginCaptureToGraph)
 (CUstream stream, CUgraph graph, const void *dependencies, const void *edges, size_t count, int mode) {
-	hf_gate_enter(HF_cuStreamBeginCaptureToGraph);
+	begins(HF_cuStreamBeginCaptureToGraph);
 	return begun(REAL(cuStreamBeginCaptureToGraph)(stream, graph, dependencies, edges, count, mode), stream);
 }
 
 OWN(cuStreamBeginCaptureToGraph_ptsz)
 (CUstream stream, CUgraph graph, const void *dependencies, const void *edges, size_t count, int mode) {
-	hf_gate_enter(HF_cuStreamBeginCaptureToGraph_ptsz);
+	begins(HF_cuStreamBeginCaptureToGraph_ptsz);
 	return begun(
 		REAL(cuStreamBeginCaptureToGraph_ptsz)(stream, graph, dependencies, edges, count, mode), hf_own_stream(stream));
 }

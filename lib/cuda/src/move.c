@@ -175,10 +175,11 @@ static void *work(void *arg) {
 	return NULL;
 }
 
-/* Cuts the mappings into chunks; SIZE_MAX: there is no memory or no context for them. */
+/* Cuts the mappings into chunks; SIZE_MAX: there is no memory for that. The program has no blocks on a device if it has
+ * no context there: the mappings are empty. */
 static size_t cut(const struct hf_mapping *list, size_t count, unsigned char *host, struct moving *all) {
 	CUcontext context = NULL;
-	size_t i, at, total = 0, chunks = 0;
+	size_t i, at, total = 0, offset = 0, chunks = 0;
 	int device = -1;
 
 	for (i = 0; i < count; i++) {
@@ -188,14 +189,15 @@ static size_t cut(const struct hf_mapping *list, size_t count, unsigned char *ho
 		return SIZE_MAX;
 	}
 	for (i = 0; i < count; i++) {
-		if (list[i].device != device && (context = hf_context_of(device = list[i].device)) == NULL) {
-			return SIZE_MAX;
+		if (list[i].device != device) {
+			context = hf_context_of(device = list[i].device);
 		}
-		for (at = 0; at < list[i].bytes; at += part) {
-			all->chunks[all->count++] = (struct chunk){ list[i].at + at, host + total + at,
+		for (at = 0; context != NULL && at < list[i].bytes; at += part) {
+			all->chunks[all->count++] = (struct chunk){ list[i].at + at, host + offset + at,
 				list[i].bytes - at < part ? list[i].bytes - at : part, context };
 		}
-		total += list[i].bytes;
+		offset += list[i].bytes;
+		total += context != NULL ? list[i].bytes : 0;
 	}
 	return total;
 }
@@ -259,7 +261,7 @@ bool hf_move(const struct hf_mapping *list, size_t count, unsigned char *host, b
 
 	if (total == SIZE_MAX) {
 		free(all.chunks);
-		snprintf(why, HF_WHY, "there is no memory to copy with, or no context to copy in");
+		snprintf(why, HF_WHY, "there is no memory to copy with");
 		return false;
 	}
 	want = threads_of(all.count, out ? MOST_OUT : MOST);

@@ -167,6 +167,7 @@ static void name_busy(char why[HF_WHY]) {
 }
 
 static bool idle(double until, char why[HF_WHY]) {
+	size_t i;
 	bool is;
 
 	pthread_mutex_lock(&waiter.lock);
@@ -181,6 +182,9 @@ static bool idle(double until, char why[HF_WHY]) {
 	}
 	if (!is) {
 		name_busy(why);
+		for (i = 0; i < waiter.count; i++) { /* the program goes on: its captures would be spoilt */
+			waiter.contexts[i].context = NULL;
+		}
 	} else if (waiter.e != CUDA_SUCCESS) {
 		snprintf(why, HF_WHY, "the device reports %s", hf_error(waiter.e));
 		is = false;

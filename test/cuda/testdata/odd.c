@@ -1,10 +1,12 @@
 /* odd.c - what programs seldom do while they are paused, or moved.
  *
- * usage: odd held|inside|captures|green|destroys|asked|closes|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
+ * usage: odd held|inside|captures|green|destroys|gone|spoils|asked|closes|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
  * held: it cancels a thread that waits at the gate, inside: one that is in the driver
  * captures: it destroys a stream, and contexts with one, in the middle of a capture
  * green: it works in green contexts, and destroys them
  * destroys: it destroys a context while another one is busy
+ * gone: it has no context for a while
+ * spoils: a thread captures all the time, and another one frees
  * asked: it counts how often its contexts are pushed
  * closes: it closes all descriptors above 2, and listens by itself
  * ends: it ends a capture that has not begun
@@ -198,6 +200,48 @@ static void destroys(void) {
 	CHECK(cuStreamSynchronize(s));
 	says("it is idle");
 	next_line();
+}
+
+static void gone(void) {
+	CUcontext popped;
+	CUdeviceptr at;
+
+	CHECK(cuCtxPopCurrent_v2(&popped));
+	CHECK(cuDevicePrimaryCtxRelease_v2(0));
+	says("it has no context");
+	next_line();
+	CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuMemAlloc_v2(&at, 64));
+	CHECK(cuMemsetD8_v2(at, 1, 64));
+}
+
+static void *captures_all_the_time(void *arg) {
+	CUgraph graph;
+	CUstream s;
+
+	CHECK(cuCtxPushCurrent_v2(context));
+	CHECK(cuStreamCreate(&s, 1));
+	while (!go) {
+		CHECK(cuStreamBeginCapture_v2(s, 1));
+		CHECK(cuStreamEndCapture(s, &graph));
+		other++;
+	}
+	return arg;
+}
+
+static void spoils(void) {
+	pthread_t thread;
+	CUdeviceptr at;
+	int n = 0;
+
+	pthread_create(&thread, NULL, captures_all_the_time, NULL);
+	while (n++ < 200000 || other < 50000) {
+		CHECK(cuMemAlloc_v2(&at, 64));
+		CHECK(cuMemFree_v2(at));
+	}
+	go = 1;
+	pthread_join(thread, NULL);
 }
 
 static void asked(void) {
@@ -414,6 +458,10 @@ int main(int argc, char **argv) {
 		return 0;
 	} else if (strcmp(argv[1], "destroys") == 0) {
 		destroys();
+	} else if (strcmp(argv[1], "gone") == 0) {
+		gone();
+	} else if (strcmp(argv[1], "spoils") == 0) {
+		spoils();
 	} else if (strcmp(argv[1], "asked") == 0) {
 		asked();
 	} else if (strcmp(argv[1], "closes") == 0) {
