@@ -137,6 +137,7 @@ func (g *Group) states() ([]state, error) {
 	for i, d := range g.doors {
 		var err error
 		if states[i], err = d.state(); err != nil {
+			g.results[i].Error = err.Error()
 			return nil, err
 		}
 		g.results[i].State, g.results[i].Bytes = states[i].name, states[i].arena+states[i].other

@@ -382,7 +382,7 @@ func TestPauseFails(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a command that is interrupted while it waits for a program says so, and the program goes on.
+// TestInterrupted: a command that is interrupted while it waits for a program names that, and the program goes on.
 func TestInterrupted(t *testing.T) {
 	holdfast, err := tool()
 	if err != nil {
@@ -405,7 +405,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	_ = c.Process.Signal(os.Interrupt)
 	_ = c.Wait()
-	if c.ProcessState.ExitCode() != 2 || !strings.HasSuffix(said.String(), "interrupted\n") ||
+	if c.ProcessState.ExitCode() != 1 || !strings.HasSuffix(said.String(), "interrupted\n") ||
 		!strings.Contains(out.String(), `"state":"running"`) {
 		t.Errorf("%v: %s%s", c.ProcessState, out.String(), said.String())
 	}
@@ -413,6 +413,26 @@ func TestInterrupted(t *testing.T) {
 		t.Error(err)
 	}
 	spin.ends(t, alone().run(t, linked, "spin"))
+}
+
+// TestNothingDone: a command that could not begin says nothing of the programs.
+func TestNothingDone(t *testing.T) {
+	holdfast, err := tool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, longProgram...)
+	const why = "--device is for OpenCL programs; for CUDA programs use holdfast migrate"
+	for _, c := range []struct{ flag, out string }{{"--json=false", ""}, {"--json", `{"error":"` + why + "\"}\n"}} {
+		resume := exec.Command(holdfast, "resume", "--device=cpu", c.flag, strconv.Itoa(r.pid()))
+		out, err := resume.Output()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 1 || string(out) != c.out ||
+			string(exit.Stderr) != "holdfast: "+why+"\n" {
+			t.Errorf("%s: %v, %s", c.flag, err, out)
+		}
+	}
+	r.ends(t, alone().run(t, linked, longProgram...))
 }
 
 // TestMarks: a program that does nothing but record events and wait for them is paused.

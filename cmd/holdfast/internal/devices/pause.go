@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -211,7 +212,10 @@ func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Grou
 // report says how it went.
 func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err error) error {
 	var werr error
-	if o.asJSON {
+	results = slices.DeleteFunc(results, func(r pause.Result) bool { return r.State == "" && r.Error == "" })
+	if o.asJSON && len(results) == 0 && err != nil {
+		werr = cli.JSONLines(cmd.OutOrStdout(), []cli.Failure{{Error: cli.Said(err)}})
+	} else if o.asJSON {
 		werr = cli.JSONLines(cmd.OutOrStdout(), results)
 	} else {
 		say(cmd.OutOrStdout(), results, err == nil)
@@ -220,9 +224,6 @@ func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err erro
 		return werr
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", cli.Said(err))
-	if errors.Is(err, context.Canceled) { // by a signal
-		return errors.Join(cli.ErrFailed, werr)
-	}
 	return errors.Join(cli.ErrBad, werr)
 }
 
