@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,10 +71,13 @@ func apart(pid int) string {
 	return ""
 }
 
-// gone reports whether a process has ended, or has no memory any more.
+// gone reports whether a process has ended, or has no memory any more. Its first thread may have ended before others.
 func gone(pid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
-	return errors.Is(err, fs.ErrNotExist)
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is good
+	return !slices.ContainsFunc(threads, func(thread string) bool {
+		_, err := os.Stat(thread + "/exe")
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // listening lists the processes of this node for which somebody listens. Those of PID namespaces that this process does

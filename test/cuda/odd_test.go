@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -219,6 +220,26 @@ func TestClosesInAPause(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	o.goesOn()
+	o.over(t)
+}
+
+// TestLeaves: a program whose first thread has ended is paused, and is not said to have ended.
+func TestLeaves(t *testing.T) {
+	holdfast, err := tool()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "leaves")
+	for {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/exe", o.pid())); err != nil {
+			break
+		}
+	}
+	for _, verb := range []string{"pause", "resume"} {
+		if out, err := exec.Command(holdfast, verb, strconv.Itoa(o.pid())).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", verb, err, out)
+		}
+	}
 	o.over(t)
 }
 

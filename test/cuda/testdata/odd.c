@@ -1,6 +1,6 @@
 /* odd.c - what programs seldom do while they are paused, or moved.
  *
- * usage: odd held|inside|captures|green|destroys|gone|spoils|asked|closes|ends|opens LIBRARY|forks|forking|grows|takes NUMBER
+ * usage: odd held|inside|captures|green|destroys|gone|spoils|asked|closes|ends|opens LIBRARY|forks|forking|grows|leaves|takes NUMBER
  * held: it cancels a thread that waits at the gate, inside: one that is in the driver
  * captures: it destroys a stream, and contexts with one, in the middle of a capture
  * green: it works in green contexts, and destroys them
@@ -13,6 +13,7 @@
  * opens: a library that it opens allocates in its constructor, while another thread allocates
  * forks: it forks while the library starts a process beside it
  * forking: it forks all the time
+ * leaves: its first thread ends before another one
  * grows: it starts a thread for each SIGUSR1
  * takes: it uses no GPU, and has a child with a process ID until it has read a line */
 #define _GNU_SOURCE
@@ -417,6 +418,20 @@ static void grows(CUdeviceptr at) {
 	}
 }
 
+static void *stays(void *arg) {
+	says("ready");
+	next_line();
+	exit(0);
+	return arg;
+}
+
+static void leaves(void) {
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, stays, NULL);
+	pthread_exit(NULL);
+}
+
 static int takes(pid_t number) {
 	struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)&number, .set_tid_size = 1 };
 	pid_t child = (pid_t)syscall(SYS_clone3, &args, sizeof args);
@@ -470,6 +485,8 @@ int main(int argc, char **argv) {
 		forking();
 	} else if (strcmp(argv[1], "grows") == 0) {
 		grows(at);
+	} else if (strcmp(argv[1], "leaves") == 0) {
+		leaves();
 	} else {
 		forks();
 	}
