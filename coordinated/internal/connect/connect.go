@@ -40,7 +40,10 @@ type Options struct {
 // addresses travel over MPI, everything later over TCP. Collective.
 func Connect(ctx context.Context, priv Ranks, opt Options) (_ Plane, t *Topology, key control.Key, err error) {
 	host, _ := os.Hostname()
-	found, _ := control.FindNetwork(control.Fastest) // Listen returns its error
+	var found control.Network
+	if opt.Plane == nil {
+		found, _ = control.FindNetwork(control.Fastest) // Listen returns its error
+	}
 	nodes, err := Exchange(priv, cmp.Or(opt.Host, host, "unknown")+"\n"+found.Kind)
 	if err != nil {
 		return nil, nil, control.Key{}, err
