@@ -111,11 +111,22 @@ func (l *lab) move(app *app, from, to *server, named bool) bool {
 	return true
 }
 
+var bodies []byte // the result of stayed; the tests run one after the other
+
+// stayed returns the result of nbody of load 2 that stayed where it was.
+func (l *lab) stayed() []byte {
+	l.Helper()
+	if bodies == nil {
+		bodies = l.wait(l.app("nbody", 2, "pocl", nil))
+	}
+	return bodies
+}
+
 // TestServerKilled: a server that is killed is named by its clients at once, and
 // the job continues from its last checkpoint on another one.
 func TestServerKilled(t *testing.T) {
 	l := newLab(t)
-	want := l.wait(l.app("nbody", 2, "pocl", nil))
+	want := l.stayed()
 	one, two := l.serve("one"), l.serve("two")
 	directory := filepath.Join(l.dir, "global")
 	if err := os.Mkdir(directory, 0o755); err != nil {
@@ -165,7 +176,7 @@ func TestServerKilled(t *testing.T) {
 // USR1 moves them and the server stays.
 func TestServerLeaves(t *testing.T) {
 	l := newLab(t)
-	want := l.wait(l.app("nbody", 2, "pocl", nil))
+	want := l.stayed()
 	last := l.serve("last")
 	second := l.serve("second", "--peer", last.addr)
 	first := l.serve("first", "--peer", second.addr)
@@ -215,7 +226,7 @@ func (l *lab) workers(s *server) (pids []string) {
 // and gets an error when it goes on; a program beside it goes on meanwhile.
 func TestProgramStopped(t *testing.T) {
 	l := newLab(t)
-	want := l.wait(l.app("nbody", 2, "pocl", nil))
+	want := l.stayed()
 	s := l.serve("s", "--timeout", "6s")
 	a, b := l.app("nbody", 2, l.device(s), nil), l.app("nbody", 2, l.device(s), nil)
 	l.until("both compute", a, func() bool {
