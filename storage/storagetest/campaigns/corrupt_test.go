@@ -17,18 +17,21 @@ import (
 // verify must see it, and restoring must repair it from the other level.
 func TestEveryByteFlipped(t *testing.T) {
 	w := jobtest.OneEpoch(t)
-	dirs := []string{"/local0", "/local1", "/global"}
+	local, global := []string{"/local0", "/local1"}, []string{"/global"}
 	for _, c := range []struct {
+		dirs []string // of the level
 		file string
 		rank int // whose restore reads it
 	}{
-		{"/local0/epoch-0000000001/rank-000000.shard", 0}, {"/local0/epoch-0000000001/manifest", 0},
-		{"/global/epoch-0000000001/rank-000001.shard", 1}, {"/global/epoch-0000000001/manifest", 1},
+		{local, "/local0/epoch-0000000001/rank-000000.shard", 0}, {local, "/local0/epoch-0000000001/manifest", 0},
+		{global, "/global/epoch-0000000001/rank-000001.shard", 1}, {global, "/global/epoch-0000000001/manifest", 1},
 	} {
-		v, err := checkpoints.Open(vfs.With(t.Context(), w.FS), dirs...)
+		v, err := checkpoints.Open(vfs.With(t.Context(), w.FS), c.dirs...)
 		if err != nil {
 			t.Fatal(err)
 		}
+		reader := w.Stores[c.rank : c.rank+1]
+		sections := func(_ int, e storage.Epoch) []storage.Section { return jobtest.SmallSections(c.rank, e) }
 		size := jobtest.FileSize(t, w.FS, c.file)
 		t.Logf("%s: %d bytes", c.file, size)
 		for at := range size {
@@ -40,7 +43,7 @@ func TestEveryByteFlipped(t *testing.T) {
 			}
 			// What is damaged at global is not read while local is good.
 			if local := c.rank == 0; local || at%16 == 0 {
-				if err := w.Check(1); err != nil {
+				if _, err := reader.Restore(1, sections); err != nil {
 					t.Fatalf("%s byte %d: not repaired: %v", c.file, at, err)
 				}
 			}
@@ -49,9 +52,9 @@ func TestEveryByteFlipped(t *testing.T) {
 			}
 			w.FS.Flip(c.file, at, 0x40)
 		}
-	}
-	if n := jobtest.Findings(t, w.FS, dirs...); n != 0 {
-		t.Fatalf("got %d findings in good directories", n)
+		if n := jobtest.Findings(t, w.FS, c.dirs...); n != 0 {
+			t.Fatalf("got %d findings in good directories", n)
+		}
 	}
 }
 
