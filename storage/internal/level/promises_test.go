@@ -194,8 +194,12 @@ func (s *suite) oddSizes() {
 		var secs []storage.Section
 		for i, n := range []int{0, 1, 4095, 4096, 65535, 65536, 262143, 262144, 262145, 4<<20 - 1, 4<<20 + 1} {
 			b := make([]byte, n)
-			for j := range b {
-				b[j] = byte(j*7 + rank + int(e)*3 + j>>9)
+			for j := range min(n, 4096) {
+				b[j] = byte(j*7 + rank + int(e)*3)
+			}
+			for at := 4096; at < n; at += 4096 { // each page begins with another byte
+				copy(b[at:], b[:4096])
+				b[at] = byte(at >> 12)
 			}
 			secs = append(secs, storagetest.Section(string(rune('a'+i)), b))
 		}
