@@ -6,13 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "library.h"
 
 /* Behind the addresses of the program's heap and below those of its libraries. */
 static const CUdeviceptr base_of_all = 0x500000000000u;
 
-enum { DEVICES = 64, UNIT = 512, UNITS = 4096, SLABS_FROM = 1 << 20 };
+enum { DEVICES = 64, UNIT = 512, UNITS = 4096, SLABS_FROM = 1 << 20, PATIENCE = 10 /* seconds */ };
 static const size_t slot = (size_t)UNIT * UNITS; /* the least that the driver maps */
 static const size_t range = (size_t)1 << 40;
 #define SLOTS ((size_t)1 << 19)
@@ -281,14 +282,17 @@ static void waited(void) {
 	}
 }
 
+/* The device may wait for what the caller submits after its capture. */
 void hf_arena_capture(void) {
+	struct timespec until;
 	int cancels;
 
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	pthread_mutex_lock(&lock);
 	atomic_fetch_add(&hf_captures, 1);
-	while (waits > 0) {
-		pthread_cond_wait(&no_waits, &lock);
+	while (waits > 0 && pthread_cond_timedwait(&no_waits, &lock, &until) == 0) {
 	}
 	pthread_mutex_unlock(&lock);
 	pthread_setcancelstate(cancels, NULL);
