@@ -60,8 +60,8 @@ func TestMarker(t *testing.T) {
 }
 
 // TestLate: a kernel of which the program has the event is known to be complete while a later one of its queue runs.
-// NVIDIA's platform completes nothing of another queue meanwhile, except markers that wait for events: no kernel, and no
-// marker without a list of events, which is what the server issues if all of them are complete.
+// NVIDIA's platform completes nothing of another queue meanwhile, except markers that wait for events: no kernel, and
+// no marker without a list of events, which is what the server issues if all of them are complete.
 func TestLate(t *testing.T) {
 	l := newPoCLLab(t)
 	l.serve()
