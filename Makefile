@@ -192,10 +192,11 @@ test: wanted ## install what is missing (as root), lint, all tests
 		wait $$slurm && exit $$((first | rest))
 
 # What one target leaves of the cores, others use; a failure stops none of them. test/slurm waits for Slurm most of the
-# time; at first it has compilers beside it, at the lowest priority, which spend a fifth of their time on collecting
-# garbage otherwise. Then come the others, three at a time.
+# time; at first it has compilers beside it, at the lowest priority. Those that it waits for come before: compilers
+# spend a fifth of their time on collecting garbage otherwise. Then come the others, three at a time.
 LANES = --no-print-directory -k
 test-slurm:
+	@GOGC=400 $(GO) list -export -test ./test/slurm ./cmd/holdfast ./apps/transpose ./test/e2e/testprog >/dev/null
 	$(TEST) ./test/slurm
 
 # Each test runs once, whole, without the race detector. A tenth of the packages that the detector is of use for run
