@@ -2,6 +2,7 @@ package pause
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,10 +117,11 @@ func (d *door) greet(c *net.UnixConn, limit time.Duration) error {
 	if int(who.Pid) != d.PID {
 		return fmt.Errorf("process %d listens in its place", who.Pid)
 	}
-	if err := stopped(d.PID); err != nil {
-		return err
+	err = d.hello(limit)
+	if errors.Is(err, errOther) { // one that is restored from an image is let go on at about this time
+		return cmp.Or(stopped(d.PID), err)
 	}
-	if err := d.hello(limit); !errors.Is(err, io.EOF) {
+	if !errors.Is(err, io.EOF) {
 		return err
 	}
 	return fmt.Errorf("it ends, or refuses the connection: only its user (%d) and root may have it paused", who.Uid)
