@@ -462,7 +462,7 @@ func (f *family) wake() error {
 	f.asleep = false
 	err := resume(f.cuda, nil)
 	f.rouse()
-	if err != nil {
+	if err != nil && !errors.Is(err, pause.ErrNotPaused) { // by another command
 		return fmt.Errorf("it stays paused, holdfast resume may have it go on: %w", err)
 	}
 	return nil
@@ -472,6 +472,51 @@ func (f *family) wake() error {
 func (f *family) rouse() {
 	f.waker.leave()
 	f.waker = nil
+}
+
+// paused returns for how many seconds those that use CUDA have been paused.
+func (f *family) paused() (seconds []float64, err error) {
+	if len(f.cuda) == 0 {
+		return nil, nil
+	}
+	g, err := pause.Open(context.Background(), f.cuda)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	list, err := g.Programs()
+	for _, p := range list {
+		if err == nil && p.State != "paused" {
+			err = awake(p.PID)
+		}
+		seconds = append(seconds, p.Seconds)
+	}
+	return seconds, err
+}
+
+func awake(pid int) error {
+	return fmt.Errorf("another command has had process %d (%s) go on meanwhile", pid, pause.ProgramOf(pid))
+}
+
+// dump has CRIU write the processes. Those that use CUDA are paused all the time, or there is an error: nothing else
+// has the contents of their devices.
+func (f *family) dump(o *Options, dir string, external []uint64, with []*os.File) error {
+	before, err := f.paused()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := o.CRIU.dump(dir, f.tree[0], external, with); err != nil {
+		return err
+	}
+	least := time.Since(began).Seconds() - 0.002 // the program rounds
+	after, err := f.paused()
+	for i := range before {
+		if err == nil && after[i]-before[i] < least {
+			err = awake(f.cuda[i])
+		}
+	}
+	return err
 }
 
 // moves reads the GPUs that programs are to get; nil: those that they had.
@@ -579,7 +624,7 @@ func save(o *Options, f *family, dir, name string) (list []storage.Section, rele
 	if f.waker != nil {
 		with = append(with, f.waker.to)
 	}
-	err = o.CRIU.dump(dir, f.tree[0], external, with)
+	err = f.dump(o, dir, external, with)
 	for _, s := range f.stills {
 		if err == nil {
 			err = s.Filled()

@@ -261,6 +261,28 @@ func TestImage(t *testing.T) {
 		}
 		p.ends(t, ran{want.out, want.said + "and more\n"})
 	})
+	t.Run("resumed", func(t *testing.T) { // by another command, before or after CRIU does its part
+		p := twoGPUs(t).startImaged(t, linked, longProgram...)
+		real := p.criu.Path
+		p.criu.Path = filepath.Join(p.dir, "criu")
+		verb := func(v string) string { return holdfast + " " + v + " " + strconv.Itoa(p.pid()) + "; " }
+		for _, c := range []struct{ first, before, after string }{{"", verb("resume"), ""},
+			{verb("pause"), verb("resume"), ""}, {verb("pause"), "", verb("resume") + verb("pause")}} {
+			criu := real + " \"$@\""
+			script := "#!/bin/sh\n[ $1 = dump ] || exec " + criu + "\n" + c.before + criu + " && { " + c.after +
+				":; }\n"
+			if err := errors.Join(os.WriteFile(p.criu.Path, []byte(script), 0o700),
+				run([]string{"sh", "-c", c.first + ":"})); err != nil {
+				t.Fatal(err)
+			}
+			err := p.take(t, true)
+			if err == nil || !strings.Contains(err.Error(), "another command has had process") {
+				t.Errorf("%+v: got %v", c, err)
+			}
+			_ = run([]string{"sh", "-c", verb("resume")}) // it may run
+		}
+		p.ends(t, want)
+	})
 	t.Run("refused", func(t *testing.T) { // a GPU that is not there ends it; managed memory leaves it as it is
 		p := twoGPUs(t).startImaged(t, linked, longProgram...)
 		if err := p.take(t, true); err != nil {
