@@ -135,7 +135,6 @@ func (c *command) run() error {
 		return nil
 	}
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() { // its log has no reason
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // a child that it traced stays stopped, with the files
 		return fmt.Errorf("criu %s: %w", c.args[0], err)
 	}
 	b, _ := os.ReadFile(filepath.Join(c.dir, logFile)) // it may not have come that far

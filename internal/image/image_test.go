@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -569,32 +568,6 @@ func TestEnd(t *testing.T) {
 	<-waited
 	if p, err := child.Look(children[0]); err == nil && !p.Ended {
 		t.Errorf("process %d is left", children[0])
-	}
-}
-
-// TestKilled: when CRIU is killed, its child does not keep the files that it was given. One that is stopped keeps them
-// for ever, and the next command waits for it.
-func TestKilled(t *testing.T) {
-	dir := t.TempDir()
-	c := command{CRIU{Path: filepath.Join(dir, "criu")}, dir, []string{"dump"}, nil}
-	if err := os.WriteFile(c.Path, []byte("#!/bin/sh\nsleep 60 &\nkill -KILL $$\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	held, given, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Close()
-	c.files = []*os.File{given}
-	if err := c.run(); err == nil || !strings.Contains(err.Error(), "criu dump: signal: killed") {
-		t.Errorf("got %v", err)
-	}
-	_ = given.Close()
-	if err := held.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := held.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("got %v: the child has the file open", err)
 	}
 }
 
