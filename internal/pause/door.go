@@ -60,6 +60,14 @@ func (n near) SayLine(text string) error {
 	return err
 }
 
+// Close ends the connection. A program that has nothing to do has closed its end then, which an image could not hold.
+func (n near) Close() error {
+	if n.CloseWrite() == nil {
+		_, _ = n.Line(time.Second) // its end; one that is stopped or busy is not waited for longer
+	}
+	return n.UnixConn.Close()
+}
+
 // String names a process in errors.
 func (d *door) String() string {
 	return (&Result{Node: d.node, Rank: d.number(), PID: d.PID, Program: d.Program}).String()
