@@ -206,7 +206,6 @@ func (r *record) wake(to *pause.Moves, guard *child.Process) error {
 		return err
 	}
 	defer f.close()
-	_ = f.signal(unix.SIGCONT) // as its guard does, perhaps later: a stopped process does not resume
 	if err = resume(r.CUDA, to); err != nil {
 		err = errors.Join(fmt.Errorf("it was ended, as it cannot have its GPU: %w", err), f.end())
 		if guard != nil {
