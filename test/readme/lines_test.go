@@ -25,7 +25,7 @@ var elsewhere = []struct{ line, by string }{
 	{`^holdfast status`, "cmd/holdfast/internal/jobs/status_test.go TestStatusText"},
 	{`holdfast doctor`, "cmd/holdfast/doctor_test.go TestDoctor"},
 	{`^holdfast run (--cuda|.* --cuda)|^holdfast (pause|resume)|^holdfast migrate (\$!|\d|/)`,
-		"test/cuda/pause_test.go TestRunCUDA"},
+		"test/cuda/command_test.go TestRunCUDA"},
 	{`^holdfast run -- mpirun`, "test/mpilayer/run_test.go TestRunPreloads"},
 	{`holdfast run --spares|^for n in |^export HOLDFAST_DEVICE=key=|^(exec )?srun .*gpud`,
 		"test/slurm/remote_test.go TestServerDies"},
