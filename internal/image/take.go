@@ -30,7 +30,7 @@ type Options struct {
 	Dir  string        // of images; it is made if only its last element is missing
 	Keep int           // the newest so many images stay
 	Kill bool          // the program ends with its image
-	Wait time.Duration // for its commands
+	Wait time.Duration // for its commands, and for another one in Dir
 	CRIU CRIU
 	Self string // program whose command GuardVerb runs Guard
 
@@ -136,7 +136,7 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 			err = errors.Join(err, os.Remove(filepath.Join(o.Dir, jobFile)))
 		}
 	}()
-	locked, err := lock(ctx, filepath.Join(o.Dir, lockFile))
+	locked, err := lock(ctx, filepath.Join(o.Dir, lockFile), o.Wait)
 	if err != nil {
 		return t, err
 	}
@@ -190,27 +190,46 @@ func Take(ctx context.Context, pid int, o Options) (t Taken, err error) {
 	return t, errors.Join(err, perr)
 }
 
-// lock waits until no other process has a lock. It is free when this process has ended, and those that it gives it to.
-func lock(ctx context.Context, path string) (*os.File, error) {
+// lock waits up to a limit until no other process has a lock. It is free when this process has ended, and those that
+// it gives it to.
+func lock(ctx context.Context, path string, limit time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
+	end := time.After(limit)
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			break
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), f.Close())
+		case <-end:
+			err = fmt.Errorf("%s is still locked after %v by %s, for another image: end that, or wait longer for it "+
+				"(--wait)", path, limit, strings.Join(users(f), ", "))
+			return nil, errors.Join(err, f.Close())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+}
+
+// users names the other processes that have a file open.
+func users(f *os.File) (list []string) {
+	st, err := f.Stat()
+	all, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
+	for _, link := range all {
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
+		other, oerr := os.Stat(link)                        // it may have ended
+		if err == nil && oerr == nil && pid != os.Getpid() && os.SameFile(st, other) {
+			list = append(list, fmt.Sprintf("process %d (%s)", pid, pause.ProgramOf(pid)))
+		}
 	}
-	return f, nil
+	return list
 }
 
 // Outside reports whether the session of a process, 0 for this one, began outside of this PID namespace.

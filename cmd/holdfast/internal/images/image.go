@@ -100,7 +100,7 @@ func newImage() *cobra.Command {
 	cli.JSON(f, &o.asRow, "write a JSON object", imageRow{})
 	f.BoolVar(&o.take.Kill, "kill", false, "end the program once its image is committed")
 	f.IntVar(&o.take.Keep, "keep", 2, "number of the newest images to keep")
-	f.DurationVar(&o.take.Wait, "wait", time.Minute, "how long to wait for the program's commands to end")
+	f.DurationVar(&o.take.Wait, "wait", time.Minute, "how long its commands, or another image in DIR, may take to end")
 	f.BoolVar(&o.restore, "restore", false, "start the program from its image, instead of saving it")
 	f.StringVar(&o.device, "device", "", "`DEVICE` to start it on, as HOLDFAST_DEVICE names it (default: the same one)")
 	f.StringVar(&o.gpu, "gpu", "", "`GPU` for a CUDA program, as holdfast migrate takes it (default: the same one)")
