@@ -101,3 +101,29 @@ func TestLook(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+// TestHasEnded: a process has ended for sure if it ran on this machine, and is not there any more.
+func TestHasEnded(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Skipf("no process to look at: %v", err)
+	}
+	here, pid := Machine(), cmd.Process.Pid
+	sleep, err := Look(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here == "" || HasEnded(here, pid, sleep.Started) {
+		t.Errorf("a live process of %q has ended", here)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if !HasEnded(here, pid, sleep.Started) {
+		t.Error("a dead process has not ended")
+	}
+	if HasEnded("another", pid, sleep.Started) {
+		t.Error("a process of another machine is known to have ended")
+	}
+}

@@ -1,4 +1,4 @@
-package connect
+package connect_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/connect"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/outcome"
 )
 
@@ -15,7 +16,7 @@ func TestPlace(t *testing.T) {
 	seen := map[int]int{}
 	between := 0
 	for r := range nodes {
-		topo := Place(r, nodes, 2)
+		topo := connect.Place(r, nodes, 2)
 		if (topo.Parent < 0) != (r == 0) {
 			t.Errorf("rank %d has parent %d", r, topo.Parent)
 		}
@@ -24,7 +25,7 @@ func TestPlace(t *testing.T) {
 			if nodes[c] != nodes[r] {
 				between++
 			}
-			if up := Place(c, nodes, 2); up.Parent != r {
+			if up := connect.Place(c, nodes, 2); up.Parent != r {
 				t.Errorf("rank %d is a child of %d and thinks of %d", c, r, up.Parent)
 			}
 		}
@@ -32,8 +33,8 @@ func TestPlace(t *testing.T) {
 	if len(seen) != len(nodes)-1 {
 		t.Errorf("%d ranks have a parent, want %d", len(seen), len(nodes)-1)
 	}
-	if between != len(Distinct(nodes))-1 {
-		t.Errorf("%d edges lead from node to node, want %d", between, len(Distinct(nodes))-1)
+	if between != len(connect.Distinct(nodes))-1 {
+		t.Errorf("%d edges lead from node to node, want %d", between, len(connect.Distinct(nodes))-1)
 	}
 }
 
@@ -42,10 +43,10 @@ func TestBelow(t *testing.T) {
 	nodes := []string{"a", "b", "a", "b", "c", "a", "c", "b", "a", "d", "d"}
 	for _, fanout := range []int{1, 2, 3, 20} {
 		for r := range nodes {
-			top := Place(r, nodes, fanout)
+			top := connect.Place(r, nodes, fanout)
 			got := []int{r}
 			for _, c := range top.Children {
-				got = append(got, Place(c, nodes, fanout).Below(c)...)
+				got = append(got, connect.Place(c, nodes, fanout).Below(c)...)
 			}
 			want := top.Below(r)
 			slices.Sort(got)
@@ -70,7 +71,7 @@ func TestSpeaks(t *testing.T) {
 	} {
 		var got []int
 		for r := range c.nodes {
-			if top := (&Topology{Rank: r, Nodes: c.nodes}); top.Speaks(c.n) {
+			if top := (&connect.Topology{Rank: r, Nodes: c.nodes}); top.Speaks(c.n) {
 				got = append(got, r)
 			}
 		}
@@ -84,7 +85,7 @@ func TestSpeaks(t *testing.T) {
 func TestMates(t *testing.T) {
 	nodes := []string{"a", "b", "a", "b", "c"}
 	for r, want := range []string{"[0 2]", "[1 3]", "[0 2]", "[1 3]", "[4]"} {
-		top := &Topology{Rank: r, Nodes: nodes}
+		top := &connect.Topology{Rank: r, Nodes: nodes}
 		if got := fmt.Sprint(top.Mates()); got != want || top.First() != (top.Mates()[0] == r) {
 			t.Errorf("rank %d: got %s, first %t, want %s", r, got, top.First(), want)
 		}
@@ -93,7 +94,7 @@ func TestMates(t *testing.T) {
 
 // TestAtFault: nodes are to blame only where others are not.
 func TestAtFault(t *testing.T) {
-	top := &Topology{Nodes: []string{"a", "b", "b"}}
+	top := &connect.Topology{Nodes: []string{"a", "b", "b"}}
 	for want, err := range map[string]error{
 		"b": &outcome.RanksError{Failed: []outcome.RankFailure{{Rank: 1, Text: "x"}, {Rank: 2, Text: "x"}}},
 		"":  &outcome.RanksError{Failed: []outcome.RankFailure{{Rank: 0, Text: "x"}, {Rank: 1, Text: "x"}}}} {

@@ -1,4 +1,4 @@
-package trigger
+package trigger_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
 )
 
 // TestDueOnTheClock: each wish comes at its time and says what it is for, and a final
@@ -16,18 +18,18 @@ import (
 func TestDueOnTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		tr := New(Options{Clock: true, Interval: 10 * time.Second, Final: begin.Add(25 * time.Second),
+		tr := trigger.New(trigger.Options{Clock: true, Interval: 10 * time.Second, Final: begin.Add(25 * time.Second),
 			Log: slog.New(slog.DiscardHandler)})
 		for _, want := range []struct {
 			at   time.Duration
-			wish Wish
+			wish trigger.Wish
 			then func()
 		}{
-			{10 * time.Second, Wish{By: "the interval"}, func() { tr.Over(0) }},
-			{20 * time.Second, Wish{By: "the interval"}, func() { tr.GivenUp(time.Minute) }},
-			{25 * time.Second, Wish{Stop: true, By: "the deadline"}, tr.Again},
-			{30 * time.Second, Wish{Stop: true, By: "a failed final checkpoint"}, tr.Again},
-			{40 * time.Second, Wish{Stop: true, By: "a failed final checkpoint"}, func() {}},
+			{10 * time.Second, trigger.Wish{By: "the interval"}, func() { time.Sleep(time.Second); tr.Over(0) }},
+			{21 * time.Second, trigger.Wish{By: "the interval"}, func() { tr.GivenUp(time.Minute) }},
+			{25 * time.Second, trigger.Wish{Stop: true, By: "the deadline"}, tr.Again},
+			{30 * time.Second, trigger.Wish{Stop: true, By: "a failed final checkpoint"}, tr.Again},
+			{40 * time.Second, trigger.Wish{Stop: true, By: "a failed final checkpoint"}, func() {}},
 		} {
 			<-tr.Timer()
 			w, ok := tr.Due()
@@ -46,7 +48,7 @@ func TestDueOnTheClock(t *testing.T) {
 // there is a final cut.
 func TestPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := New(Options{Clock: true, Log: slog.New(slog.DiscardHandler)})
+		tr := trigger.New(trigger.Options{Clock: true, Log: slog.New(slog.DiscardHandler)})
 		for i, c := range []struct {
 			stop bool
 			cuts []bool // whether they are final
@@ -64,9 +66,9 @@ func TestPutOff(t *testing.T) {
 			got := false
 			select {
 			case <-tr.Timer():
-				var w Wish
+				var w trigger.Wish
 				w, got = tr.Due()
-				if want := (Wish{Stop: c.stop, By: "a checkpoint that was put off"}); w != want ||
+				if want := (trigger.Wish{Stop: c.stop, By: "a checkpoint that was put off"}); w != want ||
 					time.Since(begin) != time.Second {
 					t.Errorf("%d: got %+v after %v, want %+v after 1s", i, w, time.Since(begin), want)
 				}
@@ -83,7 +85,7 @@ func TestPutOff(t *testing.T) {
 func TestFinalAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		tr := New(Options{Clock: true, Log: slog.New(slog.DiscardHandler)})
+		tr := trigger.New(trigger.Options{Clock: true, Log: slog.New(slog.DiscardHandler)})
 		if s := tr.Status(); s != nil {
 			t.Errorf("got %+v, want nothing due", s)
 		}
@@ -104,7 +106,7 @@ func TestSignalled(t *testing.T) {
 	far := make(chan os.Signal, 2)
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	tr := New(Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Stop: []os.Signal{syscall.SIGUSR2},
+	tr := trigger.New(trigger.Options{Checkpoint: []os.Signal{syscall.SIGUSR1}, Stop: []os.Signal{syscall.SIGUSR2},
 		Foreign: far, Log: log})
 	tr.Catch()
 	defer tr.Release()
@@ -118,7 +120,7 @@ func TestSignalled(t *testing.T) {
 	if said.Len() > 0 {
 		t.Errorf("a rank but 0 logs what all ranks get: %s", said.String())
 	}
-	own := New(Options{Clock: true, Checkpoint: []os.Signal{syscall.SIGUSR1}, Log: log})
+	own := trigger.New(trigger.Options{Clock: true, Checkpoint: []os.Signal{syscall.SIGUSR1}, Log: log})
 	own.Catch()
 	defer own.Release()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {

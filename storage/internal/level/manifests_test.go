@@ -1,15 +1,14 @@
-package level
+package level_test
 
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
-	"github.com/holdfast-hpc/holdfast/internal/child"
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/format"
+	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 )
 
 // readCounter counts bytes that are read of files.
@@ -48,7 +47,7 @@ func manifestOf(e format.Epoch, size int) *format.Manifest {
 func TestManifestsAreReadOnce(t *testing.T) {
 	const ranks = 30_000
 	dir := t.TempDir()
-	if err := NewDir(vfs.OS{}, format.LevelGlobal, dir, 0).Commit(manifestOf(1, ranks), nil); err != nil {
+	if err := level.NewDir(vfs.OS{}, format.LevelGlobal, dir, 0).Commit(manifestOf(1, ranks), nil); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, format.EpochName(1), format.ManifestName)
@@ -57,7 +56,7 @@ func TestManifestsAreReadOnce(t *testing.T) {
 		t.Fatalf("the manifest has %d bytes, %v: want several MiB", info.Size(), err)
 	}
 	c := &readCounter{FS: vfs.OS{}}
-	d := NewDir(c, format.LevelGlobal, dir, 0)
+	d := level.NewDir(c, format.LevelGlobal, dir, 0)
 	for range 3 {
 		if m, err := d.ReadManifest(1); err != nil || m.Size != ranks {
 			t.Fatal(m, err)
@@ -83,15 +82,16 @@ func TestManifestsAreReadOnce(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.ReadManifest(1); !errors.Is(err, ErrNotCommitted) {
+	if _, err := d.ReadManifest(1); !errors.Is(err, level.ErrNotCommitted) {
 		t.Errorf("removed: got %v, want ErrNotCommitted", err)
 	}
 }
 
 // TestManifestsKeepFew: the manifests that were used last are kept.
 func TestManifestsKeepFew(t *testing.T) {
+	const mostManifests = 6
 	c := &readCounter{FS: vfs.OS{}}
-	d := NewDir(c, format.LevelGlobal, t.TempDir(), 0)
+	d := level.NewDir(c, format.LevelGlobal, t.TempDir(), 0)
 	for e := format.Epoch(1); e <= mostManifests+1; e++ {
 		if err := d.Commit(manifestOf(e, 1), nil); err != nil {
 			t.Fatal(err)
@@ -112,35 +112,5 @@ func TestManifestsKeepFew(t *testing.T) {
 	}
 	if read(mostManifests+1) || read(2) || !read(1) || !read(3) {
 		t.Error("want the manifests that were used last kept, and no more")
-	}
-}
-
-func TestProcessEnded(t *testing.T) {
-	cmd := exec.Command("sleep", "600")
-	if err := cmd.Start(); err != nil {
-		t.Skipf("no process to look at: %v", err)
-	}
-	p := ThisProcess()
-	if p.Machine == "" || ended(&p) {
-		t.Fatalf("this process is %+v, gone %v", p, ended(&p))
-	}
-	p.PID = cmd.Process.Pid
-	sleep, err := child.Look(p.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Started = sleep.Started; ended(&p) {
-		t.Error("a live process is gone")
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was killed
-	if !ended(&p) {
-		t.Error("a dead process is not gone")
-	}
-	p.Machine = "another"
-	if ended(&p) {
-		t.Error("a process of another machine is known to be gone")
 	}
 }

@@ -1,4 +1,4 @@
-package peer
+package peer_test
 
 import (
 	"context"
@@ -7,16 +7,18 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/holdfast-hpc/holdfast/storage/internal/peer"
 )
 
-func serve(t *testing.T, open func(key uint32) (syscall.Conn, error)) *Handover {
+func serve(t *testing.T, open func(key uint32) (syscall.Conn, error)) *peer.Handover {
 	t.Helper()
-	s, err := HandOver(open)
+	s, err := peer.HandOver(open)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if n := len(s.Address()); n > MaxAddress {
+	if n := len(s.Address()); n > peer.MaxAddress {
 		t.Fatalf("the address has %d bytes", n)
 	}
 	return s
@@ -35,7 +37,7 @@ func TestAskFor(t *testing.T) {
 		}
 		return mine, nil
 	})
-	f, err := AskFor(t.Context(), s.Address(), 7)
+	f, err := peer.AskFor(t.Context(), s.Address(), 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +54,13 @@ func TestAskFor(t *testing.T) {
 	if _, err := mine.ReadAt(got, 4); err != nil || string(got) != "abc" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, err := AskFor(t.Context(), s.Address(), 8); !errors.Is(err, ErrRefused) {
+	if _, err := peer.AskFor(t.Context(), s.Address(), 8); !errors.Is(err, peer.ErrRefused) {
 		t.Errorf("another file: got %v, want ErrRefused", err)
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := AskFor(t.Context(), s.Address(), 7); err == nil {
+	if _, err := peer.AskFor(t.Context(), s.Address(), 7); err == nil {
 		t.Error("a closed server gave a file")
 	}
 }
@@ -75,12 +77,12 @@ func TestHung(t *testing.T) {
 	why := errors.New("out of time")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() { <-asked; cancel(why) }()
-	if _, err := AskFor(ctx, s.Address(), 1); !errors.Is(err, why) {
+	if _, err := peer.AskFor(ctx, s.Address(), 1); !errors.Is(err, why) {
 		t.Errorf("got %v, want the cause", err)
 	}
 	go func() { <-asked; s.Close() }()
-	_, err := AskFor(t.Context(), s.Address(), 1)
-	if !errors.Is(err, ErrRefused) && !errors.Is(err, syscall.ECONNRESET) {
+	_, err := peer.AskFor(t.Context(), s.Address(), 1)
+	if !errors.Is(err, peer.ErrRefused) && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("got %v, want ErrRefused", err)
 	}
 }
