@@ -30,7 +30,7 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spin := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "spin", "8")
+	spin := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "spin")
 	spin.launches(t, 3) // the first one waits for the host
 	var out, said bytes.Buffer
 	c := exec.Command(holdfast, "pause", "--json", strconv.Itoa(spin.pid()))

@@ -147,7 +147,7 @@ func alive(pid int) bool {
 func TestMoveKilled(t *testing.T) {
 	want := alone().run(t, linked, "count")
 	const uuid0, uuid1 = "fafafafafafafafafafafafafafafa00", "fafafafafafafafafafafafafafafa01"
-	steps := []string{"hold " + uuid0 + "=" + uuid1, "holds", "quiet 5000", "quiet", "save", "saved", "stop", "stopped"}
+	steps := append([]string{"hold " + uuid0 + "=" + uuid1, "holds"}, stops...)
 	for n := 2; n <= len(steps); n += 2 {
 		for _, who := range []string{"holder", "program", "tool"} {
 			t.Run(strings.Fields(steps[n-2])[0]+"/"+who, func(t *testing.T) {

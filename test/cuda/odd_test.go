@@ -71,7 +71,7 @@ func briefly(t *testing.T, r *running) session {
 	return s
 }
 
-var stops = []string{"quiet 5000", "quiet", "save", "saved", "stop", "stopped"}
+var stops = []string{"quiet 60000", "quiet", "save", "saved", "stop", "stopped"}
 
 // TestCancelled: a thread is cancelled while it waits at the gate, or in the driver. The program goes on, and can be
 // paused again.

@@ -150,7 +150,7 @@ func moved(t *testing.T, to string, r *running) error {
 	return together(t, func(g *pause.Group) error { return g.Move(t.Context(), patience, gpus(t, to)) }, r)
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // longProgram can be paused at many different moments.
 var longProgram = []string{"20", "plain"}
@@ -282,7 +282,7 @@ func TestPauseAtTheEnd(t *testing.T) {
 func TestToolGone(t *testing.T) {
 	want := alone().run(t, linked, longProgram...)
 	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, longProgram...)
-	steps := []string{"prepare", "prepared", "quiet 5000", "quiet", "save", "saved", "stop", "stopped"}
+	steps := []string{"prepare", "prepared", "quiet 60000", "quiet", "save", "saved", "stop", "stopped"}
 	for n := 2; n <= len(steps); n += 2 {
 		s := converse(t, r)
 		s.says(t, steps[:n]...)
@@ -314,7 +314,7 @@ func TestOneCannot(t *testing.T) {
 	managed := alone().run(t, linked, "20")
 	usage := func() string { return filepath.Join(t.TempDir(), "usage") }
 	good := pausable(usage()).start(t, linked, longProgram...)
-	spin := pausable(usage()).start(t, linked, "spin", "4")
+	spin := pausable(usage()).start(t, linked, "spin")
 	good.launches(t, 1)
 	spin.launches(t, 3) // the first one waits for the host
 	err := together(t, func(g *pause.Group) error { return g.Pause(t.Context(), 3*time.Second/2) }, good, spin)
@@ -381,7 +381,7 @@ func TestPauseFails(t *testing.T) {
 func TestMarks(t *testing.T) {
 	r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, "marks")
 	s := converse(t, r)
-	s.says(t, "quiet 5000", "quiet", "save", "saved")
+	s.says(t, "quiet 60000", "quiet", "save", "saved")
 	time.Sleep(20 * time.Millisecond) // it tries to record some
 	s.says(t, "stop", "stopped", "resume", "running")
 	_ = s.Close()
@@ -390,8 +390,8 @@ func TestMarks(t *testing.T) {
 
 // TestKilled: a program that is killed while it is paused, or in the middle of it, leaves nothing behind.
 func TestKilled(t *testing.T) {
-	for _, steps := range [][]string{{"quiet 5000", "quiet"}, {"quiet 5000", "quiet", "save", "saved"},
-		{"quiet 5000", "quiet", "save", "saved", "stop", "stopped", "keep\nstate", "state"}} {
+	for _, steps := range [][]string{{"quiet 60000", "quiet"}, {"quiet 60000", "quiet", "save", "saved"},
+		{"quiet 60000", "quiet", "save", "saved", "stop", "stopped", "keep\nstate", "state"}} {
 		r := pausable(filepath.Join(t.TempDir(), "usage")).start(t, linked, longProgram...)
 		s := converse(t, r)
 		s.says(t, steps...)
@@ -471,7 +471,7 @@ func TestHeld(t *testing.T) {
 				t.Log(err, r.said.String())
 				break // it has ended
 			}
-			s.says(t, "quiet 5000", "quiet", "save", "saved")
+			s.says(t, "quiet 60000", "quiet", "save", "saved")
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprintln(s, "stop")
 			noticed = !s.lines.Scan() || s.lines.Text() != "stopped"
@@ -481,6 +481,7 @@ func TestHeld(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
+		r.mayEnd(t)
 		err := r.cmd.Wait()
 		if noticed = noticed || err != nil || r.out.String() != want.out; noticed != (name != "") {
 			t.Errorf("without a hold on %q: noticed: %v, %v\n%s", name, noticed, err, r.said.String())

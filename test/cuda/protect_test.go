@@ -185,7 +185,7 @@ func TestProtectTransport(t *testing.T) {
 // what it computes undisturbed.
 func TestPauseBesideCheckpoints(t *testing.T) {
 	start := protecting(t)
-	const steps, last = "6000", 5800
+	const steps, last = "2000", 1800
 	w, program := start(t.TempDir())
 	w = w.with("FAKE_DEVICES=2")
 	want := w.run(t, program, steps, "0", "all")
@@ -213,6 +213,7 @@ func TestPauseBesideCheckpoints(t *testing.T) {
 			t.Fatalf("resume %d: %v\n%s", pauses, err, r.said.String())
 		}
 	}
+	r.mayEnd(t)
 	if err := r.cmd.Wait(); err == nil || r.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("%v\n%s%s", err, r.out.String(), r.said.String())
 	}

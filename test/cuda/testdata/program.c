@@ -1,9 +1,10 @@
 /* program.c - uses device memory of all kinds, streams, events, graphs and
- * threads, and prints sums of what it has computed. It is linked to
+ * threads, and prints sums of what it has computed. Where UNTIL names a file
+ * it does not end before that is there. It is linked to
  * libcuda.so.1, or with RESOLVED asks cuGetProcAddress for each function, as
  * NVIDIA's runtime does.
  *
- * usage: program [ROUNDS [leave|plain]]; program spin [SECONDS];
+ * usage: program [ROUNDS [leave|plain]]; program spin;
  *        program count; program marks; program fork; program table;
  *        program init; program barrier;
  *        program descriptors
@@ -266,9 +267,15 @@ static void *launches_two(void *arg) {
 	return NULL;
 }
 
+static int may_end(void) {
+	const char *file = getenv("UNTIL");
+
+	return file == NULL || access(file, F_OK) == 0;
+}
+
 /* A kernel waits for the host, of which another thread wants to launch more: the library knows the last calls of each
  * thread for 16 streams at most, by their addresses. */
-static void spins(int seconds) {
+static void spins(void) {
 	unsigned char out[16];
 	struct launching more;
 	CUdeviceptr p, at;
@@ -289,7 +296,9 @@ static void spins(int seconds) {
 	more = (struct launching){ p, sizeof out, t };
 	pthread_create(&thread, NULL, launches_two, &more);
 	pthread_join(thread, NULL);
-	sleep((unsigned)seconds);
+	while (!may_end()) {
+		usleep(1000);
+	}
 	*flag = 1;
 	CHECK(cuStreamSynchronize(s));
 	CHECK(cuStreamSynchronize(t));
@@ -315,6 +324,9 @@ static void counts(int launches) {
 	signal(SIGTERM, on_term);
 	for (i = 0; i < launches && !terminated; i++) {
 		launch_axpy(q, p, 1, NULL);
+		usleep(1000);
+	}
+	while (!may_end() && !terminated) {
 		usleep(1000);
 	}
 	CHECK(cuMemcpyDtoH_v2(&sum_of, q, sizeof one));
@@ -417,17 +429,15 @@ static void forks(void) {
 	printf("%d of 300 children have not ended\n", bad);
 }
 
-/* Children have all descriptors that their parent had opened for them. It goes
- * on until the file that UNTIL names is there. */
+/* Children have all descriptors that their parent had opened for them. */
 static void descriptors(void) {
-	const char *file = getenv("UNTIL");
 	enum { MANY = 16 };
 	int files[MANY], status, lacks = 0, bad = 0, i;
 	CUdeviceptr p;
 
 	CHECK(cuMemAlloc_v2(&p, 64));
 	launch_mix(p, 64, NULL);
-	while (file != NULL && access(file, F_OK) != 0) {
+	while (!may_end()) {
 		for (i = 0; i < MANY; i++) {
 			files[i] = dup(1);
 		}
@@ -493,16 +503,15 @@ static void table(void) {
 	printf("table %s\n", (const char *)t[1]);
 }
 
-/* lingers launches kernels whose results nobody needs, until the file that UNTIL names is there. */
+/* lingers launches kernels whose results nobody needs. */
 static void lingers(CUstream s) {
-	const char *file = getenv("UNTIL");
 	CUdeviceptr p;
 
-	if (file == NULL) {
+	if (may_end()) {
 		return;
 	}
 	CHECK(cuMemAlloc_v2(&p, 64));
-	while (access(file, F_OK) != 0) {
+	while (!may_end()) {
 		launch_mix(p, 64, s);
 		CHECK(cuStreamSynchronize(s));
 		usleep(1000);
@@ -544,7 +553,7 @@ int main(int argc, char **argv) {
 	CHECK(cuModuleGetFunction(&fill, module, "fill"));
 	CHECK(cuModuleGetFunction(&spin, module, "spin"));
 	if (argc > 1 && strcmp(argv[1], "spin") == 0) {
-		spins(argc > 2 ? atoi(argv[2]) : 0);
+		spins();
 		return 0;
 	}
 	if (argc > 1 && strcmp(argv[1], "count") == 0) {

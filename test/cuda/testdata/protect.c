@@ -1,6 +1,7 @@
 /* protect.c - a program whose device memory is in its checkpoints by one call.
  * It computes for some steps, and prints sums. At one step it takes a
- * checkpoint and kills itself; started again it goes on from there.
+ * checkpoint and kills itself, once the file is there that UNTIL may name;
+ * started again it goes on from there.
  *
  * usage: protect STEPS KILL-AT MODE, where MODE is
  *   all      as it should be
@@ -273,6 +274,10 @@ int main(int argc, char **argv) {
 	while (step < steps) {
 		compute(&s);
 		if (++step == kill_at) {
+			while (getenv("UNTIL") != NULL && access(getenv("UNTIL"), F_OK) != 0) {
+				CHECK(hf_point());
+				usleep(1000);
+			}
 			CHECK(hf_checkpoint(NULL, 0));
 			CHECK(hf_wait(NULL));
 			fflush(stdout);
