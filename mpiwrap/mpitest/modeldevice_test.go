@@ -144,7 +144,7 @@ func (m *Model) settleDevices() {
 	}
 }
 
-// TestModelFindsBugsOfDevices runs the random programs with devices that have a bug: each is found.
+// TestModelFindsBugsOfDevices runs long random programs with devices that have a bug: each is found.
 func TestModelFindsBugsOfDevices(t *testing.T) {
 	for b := noBug + 1; b < bugs; b++ {
 		seed, err := uint64(0), error(nil)
@@ -161,7 +161,7 @@ func TestModelFindsBugsOfDevices(t *testing.T) {
 func runWithBug(seed uint64, b bug) error {
 	w := NewWorld(2, Options{Seed: seed, Delay: 0.2})
 	return w.Run(func(c *mpiwrap.Comm) error {
-		m := NewModel(seed, 2, 12)
+		m := NewModel(seed, 2, 60)
 		m.bug = b
 		err := m.Attach(c)
 		if err == nil {
