@@ -16,46 +16,49 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// TestProbe: a connection tells a machine that is up from one that is not.
-func TestProbe(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// bound returns a socket whose port is its own, and refuses connections until the socket listens.
+func bound(t *testing.T) (fd, port int) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	at, nameErr := syscall.Getsockname(fd)
+	if err := errors.Join(err, nameErr); err != nil {
+		t.Fatal(err)
+	}
+	return fd, at.(*syscall.SockaddrInet4).Port
+}
+
+// TestProbe: a connection tells a machine that is up from one that is not.
+func TestProbe(t *testing.T) {
+	fd, port := bound(t)
 	s := &setup{addrs: map[string]string{"x": "127.0.0.1"}}
 	if why := s.probe(t.Context(), "x", true, limitsOf(&decide.Config{}, false)); why != "" {
 		t.Errorf("a machine that answers: got %q", why)
 	}
 	s.cfg.Job = &slurm.Job{}
-	s.conf.SlurmdPort = l.Addr().(*net.TCPAddr).Port
-	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "" {
-		t.Errorf("a node with slurmd: got %q", why)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s.conf.SlurmdPort = port
 	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "runs no slurmd" {
 		t.Errorf("a node without slurmd: got %q", why)
+	}
+	if err := syscall.Listen(fd, 1); err != nil {
+		t.Fatal(err)
+	}
+	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "" {
+		t.Errorf("a node with slurmd: got %q", why)
 	}
 }
 
 // TestProbePatient: a machine whose link is down for longer than TCP takes to try again is
 // not dead.
 func TestProbePatient(t *testing.T) {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
+	fd, port := bound(t)
+	if err := syscall.Listen(fd, 0); err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(fd)
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
-		syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := at.(*syscall.SockaddrInet4).Port
 	// its queue: what comes now is dropped
 	full, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
@@ -70,7 +73,8 @@ func TestProbePatient(t *testing.T) {
 	defer healed.Stop()
 	s := &setup{cfg: decide.Config{Job: &slurm.Job{}}, addrs: map[string]string{"x": "127.0.0.1"}}
 	s.conf.SlurmdPort = port
-	if why := s.probe(t.Context(), "x", false, limitsOf(&decide.Config{}, false)); why != "" {
+	lim := limitsOf(&decide.Config{PeerTimeout: control.DefaultPeerTimeout}, false)
+	if why := s.probe(t.Context(), "x", false, lim); why != "" {
 		t.Errorf("got %q", why)
 	}
 }
