@@ -35,7 +35,7 @@ func TestRequestOfEndedRun(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the run does not end")
 	}
 	if err := <-answer; err == nil {

@@ -18,7 +18,7 @@ func within(t *testing.T, what string, do func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s waits", what)
 		return nil
 	}

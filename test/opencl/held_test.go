@@ -190,7 +190,7 @@ func TestKilledWhilePaused(t *testing.T) {
 	server := serverOf(t, p.Process.Pid)
 	_ = p.Process.Kill()
 	<-p.ended
-	for end := time.Now().Add(20 * time.Second); exists("/proc/" + strconv.Itoa(server)); {
+	for end := time.Now().Add(deadline); exists("/proc/" + strconv.Itoa(server)); {
 		time.Sleep(10 * time.Millisecond)
 		if time.Now().After(end) {
 			t.Fatalf("process %d, which has the objects of the program, is still there", server)
