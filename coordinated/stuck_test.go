@@ -310,7 +310,7 @@ func TestRestoreNoTime(t *testing.T) {
 // names the others.
 func TestOpenBySome(t *testing.T) {
 	opt := stuckOptions(t)
-	opt.WaitTimeout = 20 * time.Millisecond
+	opt.WaitTimeout = 100 * time.Millisecond
 	var waited atomic.Int64
 	world := mpitest.NewWorld(3, mpitest.Options{Seed: 1})
 	err := world.Run(func(w *mpiwrap.Comm) error {
