@@ -33,7 +33,7 @@ func TestServerDies(t *testing.T) {
 		silence string   // until a dead node is noticed
 		notice  time.Duration
 	}{
-		{"process", []string{"run-on", "n3", "pkill", "-9", "-x", "holdfast"}, "60s", 20 * time.Second},
+		{"process", []string{"run-on", "n3", "pkill", "-9", "-x", "holdfast"}, "60s", 50 * time.Second},
 		{"node", []string{"kill", "n3"}, "5s", 30 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
