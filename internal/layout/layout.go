@@ -15,6 +15,7 @@ package layout
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // MaxDims is how many dimensions an array may have.
@@ -228,24 +229,7 @@ func runs(list []Span) ([]run, error) {
 
 // Equal reports whether two ranks' parts are the same, in the same order.
 func Equal(a, b []Part) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if len(a[i].Spans) != len(b[i].Spans) {
-			return false
-		}
-		for d := range a[i].Spans {
-			x, y := a[i].Spans[d], b[i].Spans[d]
-			if len(x) != len(y) {
-				return false
-			}
-			for k := range x {
-				if x[k] != y[k] {
-					return false
-				}
-			}
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y Part) bool {
+		return slices.EqualFunc(x.Spans, y.Spans, slices.Equal[[]Span])
+	})
 }
