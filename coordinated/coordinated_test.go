@@ -25,9 +25,9 @@ func TestCopyTime(t *testing.T) {
 	var s statistics
 	at := func(e storage.Epoch, bytes int64, local, global time.Duration) {
 		s.add(EpochStats{Epoch: e, Bytes: bytes})
-		s.durable(e, "local", local)
+		s.durable(e, "local", local, 0)
 		if global > 0 {
-			s.durable(e, "global", global)
+			s.durable(e, "global", global, 0)
 		}
 	}
 	if d := s.copyTime(1, "local", "global"); d != 0 {
@@ -48,10 +48,10 @@ func TestReportsCopied(t *testing.T) {
 	c := &Checkpointer{off: true, levels: levels{use: []string{storage.LevelLocal, storage.LevelGlobal}}}
 	for e := range storage.Epoch(4) {
 		c.stats.add(EpochStats{Epoch: e + 1})
-		c.stats.durable(e+1, storage.LevelLocal, time.Second)
+		c.stats.durable(e+1, storage.LevelLocal, time.Second, 0)
 	}
-	c.stats.durable(1, storage.LevelGlobal, 2*time.Second)
-	c.stats.durable(2, storage.LevelGlobal, 3*time.Second)
+	c.stats.durable(1, storage.LevelGlobal, 2*time.Second, 0)
+	c.stats.durable(2, storage.LevelGlobal, 3*time.Second, 0)
 	var rep job.Report
 	if c.report(&rep); rep.Newest == nil || rep.Newest.Epoch != 2 ||
 		rep.Newest.DurableSeconds[storage.LevelGlobal] != 3 {
@@ -63,14 +63,14 @@ func TestReportsCopied(t *testing.T) {
 func TestWaitForSkipped(t *testing.T) {
 	c := &Checkpointer{levels: levels{use: []string{"local", "global"}}, life: life{ctx: t.Context()}}
 	c.opt.GlobalEvery = Every{Epochs: 4}
-	c.stats.durable(1, "local", 1)
+	c.stats.durable(1, "local", 1, 0)
 	c.stats.skipped(1, "global", 0)
 	if err := c.Wait(t.Context(), "global"); !errors.Is(err, ErrNotDue) ||
 		!strings.Contains(err.Error(), "every 4 epochs") {
 		t.Errorf("not due: got %v", err)
 	}
 	c.stats.skipped(1, "global", 2)
-	c.stats.durable(2, "global", 1)
+	c.stats.durable(2, "global", 1, 0)
 	if err := c.Wait(t.Context(), "global"); err != nil {
 		t.Errorf("a newer one is there: got %v", err)
 	}
@@ -97,10 +97,10 @@ func TestNodeLossText(t *testing.T) {
 		t.Errorf("at first: got %+v", l)
 	}
 	c.stats.add(EpochStats{Epoch: 7, cut: after(10)})
-	c.stats.durable(7, "local", 1)
-	c.stats.durable(7, "partner", 1)
+	c.stats.durable(7, "local", 1, 0)
+	c.stats.durable(7, "partner", 1, 0)
 	c.stats.add(EpochStats{Epoch: 8, cut: after(20)})
-	c.stats.durable(8, "local", 1)
+	c.stats.durable(8, "local", 1, 0)
 	if l := c.nodeLoss(&c.stats.s, after(25)); l.Epoch != 7 || l.Level != "partner" || l.Seconds != 15 {
 		t.Errorf("8 is on one node only: got %+v", l)
 	}

@@ -143,13 +143,12 @@ func (c *Checkpointer) skipped(e storage.Epoch, level string, newer storage.Epoc
 // committed counts and logs that an epoch is at a level. Wait returns on stats.durable: what a program may look at
 // after a Wait is counted before.
 func (c *Checkpointer) committed(e storage.Epoch, level string, took, waited time.Duration) {
-	c.stats.waited(e, level, waited)
 	c.record.metrics.Committed(uint64(e), level, took)
 	c.record.events.Emit(events.Event{Name: events.Commit, Epoch: uint64(e), Level: level, Dur: int64(took)})
 	if level == c.levels.use[len(c.levels.use)-1] {
 		c.succeeds()
 	}
-	c.stats.durable(e, level, took)
+	c.stats.durable(e, level, took, waited)
 	if c.topo.Rank == 0 {
 		es := c.stats.epoch(e)
 		c.log.Info("holdfast: committed", "epoch", e, "level", level, "bytes", es.Bytes, "blocked",
@@ -165,7 +164,7 @@ func (c *Checkpointer) failed(e storage.Epoch, err error) {
 	}
 	c.failure("checkpoint", e, err)
 	c.record.metrics.Failed()
-	c.stats.failed(e, err)
+	c.stats.set(e, func(es *EpochStats) { es.Err, es.voted = err, true })
 }
 
 // warnUnflushed warns that the final epoch of the run before is newer than from, which this

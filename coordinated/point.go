@@ -189,7 +189,7 @@ func (c *Checkpointer) takeCut(ctx context.Context, v agent.Verdict, arrived tim
 		return nil
 	}
 	c.record.events.Emit(events.Event{Name: events.Stop, Epoch: uint64(e), Dur: int64(time.Since(arrived))})
-	c.stats.stopped(e)
+	c.stats.set(e, func(es *EpochStats) { es.Stopped = true })
 	c.main.Stopped.Store(true)
 	return fmt.Errorf("%w: epoch %d", ErrStop, e)
 }

@@ -193,20 +193,14 @@ func (t *statistics) set(e storage.Epoch, change func(es *EpochStats)) {
 	t.notify()
 }
 
-func (t *statistics) durable(e storage.Epoch, level string, d time.Duration) {
-	t.set(e, func(es *EpochStats) { es.Durable[level] = d })
+// durable notes that an epoch is at a level: took after the cut, of which it waited for the level.
+func (t *statistics) durable(e storage.Epoch, level string, took, waited time.Duration) {
+	t.set(e, func(es *EpochStats) { es.Durable[level], es.waits[level] = took, waited })
 }
 
 // skipped notes that an epoch does not go to a level.
 func (t *statistics) skipped(e storage.Epoch, level string, newer storage.Epoch) {
 	t.set(e, func(es *EpochStats) { es.Skipped[level] = newer })
-}
-
-// waited notes how long an epoch waited for a level.
-func (t *statistics) waited(e storage.Epoch, level string, d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.at(e).waits[level] = d
 }
 
 // putOff notes a cut that was put off.
@@ -223,15 +217,6 @@ func (t *statistics) putOffs() (n int) {
 	defer t.mu.Unlock()
 	n, t.s.PutOff = t.s.PutOff, 0
 	return n
-}
-
-// stopped notes that an epoch was the program's last.
-func (t *statistics) stopped(e storage.Epoch) {
-	t.set(e, func(es *EpochStats) { es.Stopped = true })
-}
-
-func (t *statistics) failed(e storage.Epoch, err error) {
-	t.set(e, func(es *EpochStats) { es.Err, es.voted = err, true })
 }
 
 func (t *statistics) restore(r RestoreStats) {
