@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/cut"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/capture"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
+	"github.com/holdfast-hpc/holdfast/internal/shm"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
@@ -83,9 +85,12 @@ const leastMailbox = 64 << 20
 func (c *Checkpointer) limitMailbox() {
 	limit := c.opt.MaxMailbox
 	if limit == 0 {
-		free, known := capture.FreeMemory()
-		if !known {
+		_, free := shm.Machine()
+		if free == 0 { // unknown
 			return
+		}
+		for _, left := range shm.Limits(os.Getpid()) {
+			free = min(free, left)
 		}
 		limit = max(free/2/int64(len(c.topo.Mates())), leastMailbox)
 	}
