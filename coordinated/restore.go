@@ -349,11 +349,9 @@ func (c *Checkpointer) learn(ctx context.Context) error {
 
 // unrestorable reports to the supervisor why no epoch was restored, if only the checkpoints are to blame.
 func (c *Checkpointer) unrestorable(err error) {
-	var gone *LostEpochsError
-	var skipped *SkippedEpochsError
-	var restore *RestoreError
-	failed := errors.As(err, &restore)
-	if !failed && !errors.As(err, new(*NoCommonEpochError)) && !errors.As(err, &gone) && !errors.As(err, &skipped) {
+	restore, failed := errors.AsType[*RestoreError](err)
+	if !failed && !errors.As(err, new(*NoCommonEpochError)) && !errors.As(err, new(*LostEpochsError)) &&
+		!errors.As(err, new(*SkippedEpochsError)) {
 		return
 	}
 	if errors.As(err, new(*LostError)) || errors.Is(err, context.Canceled) || failed && restore.Device {
