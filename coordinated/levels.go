@@ -139,7 +139,7 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 		Mapped: c.state.Pin, Unmapped: c.state.Unpin}
 	if p, ok := c.plane.(*control.Plane); ok {
 		opt.Transport = streams{p}
-		opt.Run = runName(key)
+		opt.Run = digest("", key)
 	}
 	ctx = vfs.With(ctx, c.files)
 	if err := c.identify(ctx, all, &opt, err); err != nil {
@@ -151,9 +151,6 @@ func (c *Checkpointer) openStore(ctx context.Context, all connect.Ranks, key con
 	}
 	return connect.Agree(all, "open checkpoint directories", err)
 }
-
-// runName returns a name for this run that does not give the key away.
-func runName(key control.Key) string { return digest("", key) }
 
 // digest makes a text of the key for one use; it does not reveal the key.
 func digest(use string, key control.Key) string {
