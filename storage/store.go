@@ -160,8 +160,6 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	if s.pools, s.lent = shard.PoolsFrom(ctx); !s.lent {
 		s.pools.Own, s.pools.Inbound = shard.NewPool(maxWriters*shard.WriterBuffers), shard.NewPool(inboundBuffers)
-	}
-	if opt.Mapped != nil {
 		s.pools.Own.Mapped, s.pools.Own.Unmapped = opt.Mapped, opt.Unmapped
 	}
 	for _, cfg := range opt.Levels {

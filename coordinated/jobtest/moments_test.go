@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/mpitest"
+	storetest "github.com/holdfast-hpc/holdfast/storage/storagetest/jobtest"
 	"github.com/holdfast-hpc/holdfast/test/crashfs"
 )
 
@@ -151,7 +152,7 @@ func (s *sketch) start(j jobRun) (states []mem, calls int, cut bool, err error) 
 	err = w.Run(func(world *mpiwrap.Comm) error {
 		mine := here
 		mine.Opened = func(p connect.Inside) { parts[world.Rank()].Store(&p) }
-		ctx := vfs.With(connect.WithSeam(context.Background(), mine), j.opt.files)
+		ctx := storetest.WithPools(vfs.With(connect.WithSeam(context.Background(), mine), j.opt.files))
 		ck, err := coordinated.Open(ctx, world, j.opt.Options)
 		if err != nil {
 			return err
