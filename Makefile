@@ -187,7 +187,7 @@ wanted:
 
 test: wanted ## install what is missing (as root), lint, all tests
 	@export GOFLAGS="$$GOFLAGS $(BARE)"; $(MAKE) $(LANES) test-slurm & slurm=$$!; \
-		GOGC=400 nice -n 19 $(MAKE) $(LANES) -j2 test-compiled test-criu; first=$$?; \
+		GOGC=off GOMEMLIMIT=1GiB nice -n 19 $(MAKE) $(LANES) -j2 test-compiled test-criu; first=$$?; \
 		$(MAKE) $(LANES) -j3 test-ranks test-others test-linted test-raced test-programs test-bench test-abi; rest=$$?; \
 		wait $$slurm && exit $$((first | rest))
 
@@ -196,7 +196,7 @@ test: wanted ## install what is missing (as root), lint, all tests
 # spend a fifth of their time on collecting garbage otherwise. Then come the others, three at a time.
 LANES = --no-print-directory -k
 test-slurm:
-	@GOGC=400 $(GO) list -export -test ./test/slurm ./cmd/holdfast ./apps/transpose ./test/e2e/testprog >/dev/null
+	@GOGC=off GOMEMLIMIT=1GiB $(GO) list -export -test ./test/slurm ./cmd/holdfast ./apps/transpose ./test/e2e/testprog >/dev/null
 	$(TEST) ./test/slurm
 
 # Each test runs once, whole, without the race detector. A tenth of the packages that the detector is of use for run

@@ -82,10 +82,10 @@ var restoreSteps = []step{
 
 // under has strace send a signal at the step. What it has seen is in a file.
 func (s *step) under(p *imaged, signal, saw string) []string {
-	args := []string{"strace", "-D", "-qq", "-o", saw, "-e",
+	args := []string{"strace", "-D", "-qq", "-o", saw, "-e", "trace=" + s.call, "-e",
 		fmt.Sprintf("inject=%s:signal=%s:when=%d", s.call, signal, s.n)}
 	if s.path == "" {
-		return append(args, "-e", "trace="+s.call)
+		return args
 	}
 	return append(args, "-P", strings.NewReplacer("PID", strconv.Itoa(p.pid), "IMAGES", p.dir, "EPOCH",
 		fmt.Sprintf("epoch-%010d", p.newest()+1)).Replace(s.path))
