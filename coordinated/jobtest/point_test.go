@@ -28,7 +28,7 @@ func TestPollAndCompute(t *testing.T) {
 			300 * time.Millisecond} {
 			t.Run(fmt.Sprint("from ", source, " every ", d), func(t *testing.T) {
 				opt := jobtest.Options(t)
-				opt.CutTimeout = 20 * time.Second
+				opt.CutTimeout = time.Minute
 				err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 					return pollBetween(t, w, opt, source, d)
 				})
@@ -90,7 +90,7 @@ func pollBetween(t *testing.T, w *mpiwrap.Comm, opt coordinated.Options, source 
 // messages, which are not due yet, do not keep each other from parking.
 func TestPollersPark(t *testing.T) {
 	opt := jobtest.Options(t)
-	opt.CutTimeout = 20 * time.Second
+	opt.CutTimeout = time.Minute
 	err := mpitest.NewWorld(3, mpitest.Options{Seed: 1}).Run(func(w *mpiwrap.Comm) error {
 		ctx := context.Background()
 		ck, _, err := jobtest.OpenStep(ctx, w, opt)

@@ -194,7 +194,7 @@ func TestQuietAwaitsArea(t *testing.T) {
 		return areas.more != nil
 	})
 	quiet := make(chan error, 1)
-	go func() { quiet <- h.server.quiet(5 * time.Second) }()
+	go func() { quiet <- h.server.quiet(time.Minute) }()
 	until("nobody waits for the gate", func() bool {
 		open := h.server.held.gate.TryRLock()
 		if open {
