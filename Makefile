@@ -203,15 +203,17 @@ test-slurm:
 # besides with it and with invariants, -short: the commit says which tenth; make race runs all of them. NO_RACE has the
 # others: the package starts programs that were built without the detector, or does one thing at a time
 # (SEQUENTIAL: no goroutine, lock or unsafe pointer is in its files). STORES link the client of the object store, which
-# takes long to compile: they have three of the tenths. A tenth of the commits have go vet, staticcheck and revive, and
-# make lint always; the rest of lint runs each time. sort has the packages that take longest come first. Programs are
-# compiled (BARE) and linked without what debuggers alone read: that takes an eighth of the time of the compiler and
-# half of that of the linker. Go links tests itself, without gcc; the programs that they start are linked as users do.
+# takes long to compile: they have three of the tenths. Each other tenth has one of HEAVY, which take longest. A tenth of
+# the commits have go vet, staticcheck and revive, and make lint always; the rest of lint runs each time. sort has the
+# packages that take longest come first. Programs are compiled (BARE) and linked without what debuggers alone read: that
+# takes an eighth of the time of the compiler and half of that of the linker. Go links tests itself, without gcc; the
+# programs that they start are linked as users do.
 BARE = -gcflags=all=-dwarf=false
 TEST = GOFLAGS="$$GOFLAGS -ldflags=-s" $(GO) test -ldflags='-s -linkmode=internal' -count=1 -vet=off -timeout $(TIMEOUT)
 NO_RACE = $(JOBS)|$(PROGRAMS)|$(SEQUENTIAL)|cmd/holdfast|coordinated/cut
 JOBS = test/(cluster|cuda|e2e|examples|messages|mpilayer|node|opencl|readme|remote|slurm|veloc|yield)
 PROGRAMS = apps/(matmul|nbody|smithwaterman|transpose)
+HEAVY = coordinated/internal/(capture|persist)|gpustate|gpustate/(gpud|gputest)|internal/report|mpiwrap/mpitest
 STORES = apps|cmd|storage|coordinated/jobtest|internal/(doctor|supervise)
 SEQUENTIAL = $(subst $(space),|,$(filter-out $(call folders,^[[:space:]]+go |"sync|"unsafe"|errgroup|\.Parallel|\.Go[^a-z],*.go),\
 	$(call folders,^func (Test|Fuzz),*_test.go)))
@@ -229,7 +231,8 @@ of = grep -E '^github.com/holdfast-hpc/holdfast/($(1))$$'
 but = grep -vE '^github.com/holdfast-hpc/holdfast/($(1))$$'
 space := $() $()
 PART = $$((0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 10))
-TENTH = awk -v part=$(PART) '$$0 ~ "/holdfast/($(STORES))" ? stores++ % 3 == part : others++ % 7 == part - 3'
+TENTH = awk -v part=$(PART) '$$0 ~ "/holdfast/($(STORES))" ? stores++ % 3 == part : \
+	($$0 ~ "/holdfast/($(HEAVY))$$" ? heavy++ : others++) % 7 == part - 3'
 
 # Simulated file systems make much garbage in small heaps, which is collected less often than usual.
 test-ranks:
