@@ -53,26 +53,6 @@ func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
 	return e, nil
 }
 
-// download reads the block's positions and velocities; either may be nil.
-func (e *engine) download(pos, vel []float32) error {
-	if err := e.queue.Read(e.pos, 0, gpustate.Bytes(pos)); err != nil {
-		return err
-	}
-	if vel == nil {
-		return nil
-	}
-	return e.queue.Read(e.vel, 0, gpustate.Bytes(vel))
-}
-
-// outgoing returns a block of n bodies as a message. The rank's own has the results of all commands so far; another's
-// is there, and need not wait for commands that also read it.
-func (e *engine) outgoing(block *gpustate.Buffer, n int) *gpustate.Range {
-	if block == e.pos {
-		return e.queue.Range(block, 0, bodyBytes*n)
-	}
-	return e.sends.Range(block, 0, bodyBytes*n)
-}
-
 // launch starts k on all bodies of the block and returns at once.
 func (e *engine) launch(k *gpustate.Kernel, args ...any) error {
 	if err := k.SetArgs(args...); err != nil {

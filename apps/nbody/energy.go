@@ -16,9 +16,17 @@ import (
 // sum does not depend on how an MPI library reduces.
 func (s *simulation) totalEnergy(all *bodies.System) (total float64, err error) {
 	lo, hi := s.part.block(s.World.Rank())
-	potential, err := s.potential(gravitation, all.Pos, lo, hi)
-	if err != nil {
-		return 0, err
+	var potential float64
+	if s.Device.Info().FP64 { // all pairs take the host much longer than a thousand steps take a GPU
+		if potential, err = s.engine.potential(s.Device, gravitation, s.eps, all.Pos, lo); err != nil {
+			return 0, err
+		}
+	} else {
+		if n := all.Len(); n*n > manyPairs {
+			s.Sayf("the host computes the energy of %d bodies, as the device has no double precision; -energy=false "+
+				"leaves it out", n)
+		}
+		potential = gravity.Potential(gravitation, s.eps, all.Pos, lo, hi)
 	}
 	shares := make([]float64, s.World.Size())
 	mine := gravity.Kinetic(all.Pos, all.Vel, lo, hi) + potential
@@ -33,20 +41,6 @@ func (s *simulation) totalEnergy(all *bodies.System) (total float64, err error) 
 
 // manyPairs is the number of pairs from which the host takes some seconds for the potential energy.
 const manyPairs = 1 << 32
-
-// potential returns the share of bodies lo to hi-1 in the potential energy. The device
-// computes it where it has double precision: all pairs take the host much longer than a
-// thousand steps take a GPU.
-func (s *simulation) potential(g float64, pos []float32, lo, hi int) (float64, error) {
-	if s.Device.Info().FP64 {
-		return s.engine.potential(s.Device, g, s.eps, pos, lo)
-	}
-	if n := len(pos) / 4; n*n > manyPairs {
-		s.Sayf("the host computes the energy of %d bodies, as the device has no double precision; -energy=false "+
-			"leaves it out", n)
-	}
-	return gravity.Potential(g, s.eps, pos, lo, hi), nil
-}
 
 // potential computes the share of the engine's bodies, which begin at lo in pos, on the device. Each body counts half
 // of its pairs with all others; the sums are added in the order of the bodies. Its objects on the device are gone when

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"github.com/holdfast-hpc/holdfast/apps/internal/job"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/bodies"
 	"github.com/holdfast-hpc/holdfast/apps/nbody/gravity"
+	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
@@ -16,8 +18,9 @@ import (
 func (s *simulation) collect() (*bodies.System, error) {
 	all := bodies.New(s.part.bodies)
 	pos, vel := make([]float32, 4*s.part.largest()), make([]float32, 4*s.part.largest())
-	own := 4 * s.engine.n
-	if err := s.engine.download(pos[:own], vel[:own]); err != nil {
+	own, e := 4*s.engine.n, s.engine
+	if err := errors.Join(e.queue.Read(e.pos, 0, gpustate.Bytes(pos[:own])),
+		e.queue.Read(e.vel, 0, gpustate.Bytes(vel[:own]))); err != nil {
 		return nil, err
 	}
 	if err := s.gather(all.Pos, pos); err != nil {
@@ -77,25 +80,19 @@ func (s *simulation) finish() error {
 	if s.energy {
 		fmt.Printf("energy   %.12g, changed by %+.2e from %.12g\n", last, last-first, first)
 	}
-	s.printTolerance()
+	if s.part.bodies <= toleranceLimit {
+		bound := gravity.Divergence(gravitation, s.eps, s.initial.Pos, int(s.step), s.dt)
+		if bound < 1 { // past 1 it has grown beyond use: the run is long for its system
+			fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
+		}
+	}
 	fmt.Printf("sha256   %s\n", digest)
 	return nil
 }
 
-// toleranceLimit is the number of bodies up to which the tolerance is printed: it takes all pairs
-// on the host, which is minutes for ten times as many.
+// toleranceLimit is the number of bodies up to which the distance from another kind of device is printed: it takes all
+// pairs on the host, which is minutes for ten times as many.
 const toleranceLimit = 10000
-
-// printTolerance says how far the result may be from that of another kind of device.
-func (s *simulation) printTolerance() {
-	if s.part.bodies > toleranceLimit {
-		return
-	}
-	// Past 1 the bound has grown beyond use: the run is long for its system.
-	if bound := gravity.Divergence(gravitation, s.eps, s.initial.Pos, int(s.step), s.dt); bound < 1 {
-		fmt.Printf("apart    at most %.2g on another kind of device\n", bound)
-	}
-}
 
 // snapshotDue reports whether the bodies are to be written as they are at this step.
 func (s *simulation) snapshotDue() bool {

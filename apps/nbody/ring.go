@@ -6,40 +6,34 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// A ring passes the blocks of all ranks round, so that the bodies of every rank meet all others:
-// first its own block, then that of the rank to the left, and so on.
-type ring struct {
-	world *mpiwrap.Comm
-	part  partition
-}
-
-// gather sets the accelerations on e's device to the gravity of all bodies, at
-// the positions there. It is collective. While the device works on one block,
-// the next one travels, from device to device.
-func (r *ring) gather(e *engine) error {
-	ranks, rank := r.world.Size(), r.world.Rank()
-	block := e.pos
+// ring sets the accelerations on the device to the gravity of all bodies, at the positions there. It is collective.
+// The blocks of all ranks are passed round, so that the bodies of every rank meet all others: first its own block, then
+// that of the rank to the left, and so on. While the device works on one block, the next one travels, from device to
+// device.
+func (s *simulation) ring() error {
+	e, ranks, rank := s.engine, s.World.Size(), s.World.Rank()
+	block, sends := e.pos, e.queue // the rank's own block has the results of all commands so far
 	for phase := range ranks {
 		owner := (rank + ranks - phase) % ranks
-		n := r.part.size(owner)
+		n := s.part.size(owner)
 		if phase == ranks-1 {
 			return e.attract(block, n, phase == 0)
 		}
 		next := e.in[phase%2]
 		// The block that arrives from the left takes the place of one that the queue's commands so far work on.
-		left := e.queue.Range(next, 0, bodyBytes*r.part.size((owner+ranks-1)%ranks))
-		in, err := mpiwrap.IrecvDevice(r.world, left, (rank+ranks-1)%ranks, phase)
+		left := e.queue.Range(next, 0, bodyBytes*s.part.size((owner+ranks-1)%ranks))
+		in, err := mpiwrap.IrecvDevice(s.World, left, (rank+ranks-1)%ranks, phase)
 		if err != nil {
 			return err
 		}
-		out, err := mpiwrap.IsendDevice(r.world, e.outgoing(block, n), (rank+1)%ranks, phase)
+		out, err := mpiwrap.IsendDevice(s.World, sends.Range(block, 0, bodyBytes*n), (rank+1)%ranks, phase)
 		if err != nil {
 			return err
 		}
 		if err := errors.Join(e.attract(block, n, phase == 0), mpiwrap.WaitAll(in, out)); err != nil {
 			return err
 		}
-		block = next
+		block, sends = next, e.sends // another's is there, and need not wait for commands that also read it
 	}
 	return nil
 }

@@ -17,7 +17,6 @@ type simulation struct {
 	*job.Job
 	part    partition
 	engine  *engine // its buffers are protected with the device
-	ring    *ring
 	initial *bodies.System
 
 	step int64 // protected: steps done
@@ -42,7 +41,7 @@ func (c *config) simulate(ctx context.Context, j *job.Job) error {
 			return fmt.Errorf("snapshots: %w", err)
 		}
 	}
-	s := &simulation{config: c, Job: j, part: part, engine: e, ring: &ring{j.World, part}, initial: initial}
+	s := &simulation{config: c, Job: j, part: part, engine: e, initial: initial}
 	if err := s.start(ctx); err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (s *simulation) start(ctx context.Context) error {
 	if err := e.queue.Write(e.vel, 0, gpustate.Bytes(s.initial.Vel[4*lo:4*hi])); err != nil {
 		return err
 	}
-	return s.ring.gather(e)
+	return s.ring()
 }
 
 // loop does the steps that are left and writes the result.
@@ -126,7 +125,7 @@ func (s *simulation) leapfrog() error {
 	if err := e.launch(e.kickDrift, e.pos, e.vel, e.acc, int32(e.n), e.dt/2, e.dt); err != nil {
 		return err
 	}
-	if err := s.ring.gather(e); err != nil {
+	if err := s.ring(); err != nil {
 		return err
 	}
 	return e.launch(e.kick, e.vel, e.acc, int32(e.n), e.dt/2)

@@ -61,8 +61,7 @@ func parse(args []string, w io.Writer) (*config, error) {
 	if err := job.Parse(fs, args); err != nil {
 		return nil, err
 	}
-	switch {
-	case c.a == "" || c.b == "":
+	if c.a == "" || c.b == "" {
 		return nil, fmt.Errorf("want -a FILE and -b FILE; see smithwaterman -help")
 	}
 	return &c, nil

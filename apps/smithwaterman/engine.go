@@ -111,9 +111,13 @@ func (e *engine) rightBorder(strip int, record []int32) error {
 func (e *engine) launch(diagonal int) error {
 	first := max(0, diagonal-e.strips()+1)
 	last := min(diagonal, e.tiles()-1)
+	keep := int32(0)
+	if e.keep {
+		keep = 1
+	}
 	err := e.diagonal.SetArgs(e.codesA, e.codesB, e.pair, e.top, e.border, e.best, e.keptBorder, e.keptRow,
 		int32(len(e.a)), int32(len(e.b)), int32(e.tiles()), int32(diagonal), int32(first),
-		e.scoring.Open, e.scoring.Extend, flag32(e.keep))
+		e.scoring.Open, e.scoring.Extend, keep)
 	if err == nil {
 		_, err = e.queue.Launch(e.diagonal, []int{(last - first + 1) * kernel.Rows}, []int{kernel.Rows})
 	}
@@ -121,13 +125,6 @@ func (e *engine) launch(diagonal int) error {
 		return fmt.Errorf("diagonal %d: %w", diagonal, err)
 	}
 	return e.queue.Flush()
-}
-
-func flag32(b bool) int32 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // bestCell reads the best cell of the part, with the column in the whole second

@@ -17,10 +17,8 @@ func TestOff(t *testing.T) {
 	if err != nil || ck.ck != nil {
 		t.Fatalf("got %v, %v, want no checkpoints", ck, err)
 	}
-	if err := ck.Protect("x", func() {}); err != nil {
-		t.Error(err)
-	}
-	if restored, err := ck.Restore(context.Background()); restored || err != nil {
+	j := &Job{Checkpoints: ck}
+	if restored, err := j.Restore(context.Background(), "run", nil, State{"x", func() {}}); restored || err != nil {
 		t.Errorf("got %v, %v", restored, err)
 	}
 	if err := errors.Join(ck.Point(context.Background()), ck.end(nil)); err != nil {

@@ -2,9 +2,11 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -51,8 +53,12 @@ func (o *Options) Run(ctx context.Context, name string, body Body) error {
 
 // On runs body on a world that is there already.
 func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body Body) (err error) {
-	if err := o.check(world.Rank()); err != nil {
-		return err
+	for _, name := range []string{o.Out, o.Times} { // that could not be written at the end
+		if name != "" && world.Rank() == 0 {
+			if err := CheckFile(name); err != nil {
+				return err
+			}
+		}
 	}
 	dev, err := o.OpenDevice(world)
 	if err != nil {
@@ -70,19 +76,6 @@ func (o *Options) On(ctx context.Context, name string, world *mpiwrap.Comm, body
 	return body(ctx, j)
 }
 
-// check reports before anything is computed that a file could not be written at the end.
-func (o *Options) check(rank int) error {
-	for _, name := range []string{o.Out, o.Times} {
-		if name == "" || rank != 0 {
-			continue
-		}
-		if err := CheckFile(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // writeTimes writes the file of -times at rank 0. It comes after the checkpoints are closed, so
 // that the costs of all of them are known.
 func (j *Job) writeTimes() error {
@@ -92,8 +85,16 @@ func (j *Job) writeTimes() error {
 	t := &j.times
 	t.Program, t.Ranks, t.Device = j.Name, j.World.Size(), j.Device.Info().Name
 	t.Build = j.Device.built.Seconds()
-	t.add(j.Checkpoints.Stats())
-	return t.write(j.options.Times)
+	var stats coordinated.Stats
+	if ck := j.Checkpoints.ck; ck != nil {
+		stats = ck.Stats()
+	}
+	t.add(stats)
+	return WriteFile(j.options.Times, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(t)
+	})
 }
 
 // A State is one thing that an application protects, under its name.
@@ -117,11 +118,14 @@ type Array struct {
 // With -elastic it protects the arrays in place of the device, and the states as replicated values: then any number of
 // ranks restores them. Nothing else that is on the device is.
 func (j *Job) Restore(ctx context.Context, run string, arrays []Array, states ...State) (bool, error) {
+	if j.Checkpoints.ck == nil {
+		return false, nil
+	}
 	name := &runName{now: run}
 	if err := j.protect(name, arrays, states); err != nil {
 		return false, err
 	}
-	restored, err := j.Checkpoints.Restore(ctx)
+	restored, err := j.Checkpoints.ck.Restore(ctx)
 	if name.saved != "" && name.saved != run {
 		return false, &refusal{fmt.Errorf("the checkpoint is of another run: it has %q, this one %q; "+
 			"give the same flags, another directory for checkpoints, or -fresh (%w)", name.saved, run, err)}
@@ -134,11 +138,12 @@ func (j *Job) Restore(ctx context.Context, run string, arrays []Array, states ..
 
 // protect protects everything for Restore.
 func (j *Job) protect(name *runName, arrays []Array, states []State) error {
-	protect := j.Checkpoints.Protect
+	ck := j.Checkpoints.ck
+	protect := ck.Protect
 	if j.Elastic() {
-		protect = j.Checkpoints.ProtectReplicated
+		protect = ck.ProtectReplicated
 		for _, a := range arrays {
-			if err := j.Checkpoints.ProtectGlobal(a.Name, a.Layout, a.Memory); err != nil {
+			if err := ck.ProtectGlobal(a.Name, a.Layout, a.Memory); err != nil {
 				return err
 			}
 		}

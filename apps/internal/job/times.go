@@ -1,9 +1,7 @@
 package job
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 )
@@ -66,13 +64,4 @@ func (t *Times) add(s coordinated.Stats) {
 		}
 		t.Epochs = append(t.Epochs, et)
 	}
-}
-
-// write writes the times as a file.
-func (t *Times) write(name string) error {
-	return WriteFile(name, func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(t)
-	})
 }

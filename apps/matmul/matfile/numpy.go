@@ -119,17 +119,14 @@ func (m *Matrix) readNumbers(r io.Reader) error {
 			return err
 		}
 		for ; len(part) > 0; part = part[size:] {
-			m.Data = append(m.Data, number(part, m.Single))
+			if m.Single {
+				m.Data = append(m.Data, float64(math.Float32frombits(binary.LittleEndian.Uint32(part))))
+			} else {
+				m.Data = append(m.Data, math.Float64frombits(binary.LittleEndian.Uint64(part)))
+			}
 		}
 	}
 	return nil
-}
-
-func number(raw []byte, single bool) float64 {
-	if single {
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
-	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(raw))
 }
 
 // WriteNumPy writes m in .npy form, version 1, by rows. Equal matrices give equal

@@ -70,24 +70,18 @@ func (s *System) Write(w io.Writer, comments ...string) error {
 	out.WriteString(strings.Join(columns, ",") + "\n")
 	var line []byte
 	for i := range s.Len() {
-		line = appendNumbers(line[:0], s.Pos[4*i+3], s.Pos[4*i], s.Pos[4*i+1], s.Pos[4*i+2],
-			s.Vel[4*i], s.Vel[4*i+1], s.Vel[4*i+2])
-		out.Write(line)
+		line = line[:0]
+		for k, x := range [7]float32{s.Pos[4*i+3], s.Pos[4*i], s.Pos[4*i+1], s.Pos[4*i+2],
+			s.Vel[4*i], s.Vel[4*i+1], s.Vel[4*i+2]} {
+			if k > 0 {
+				line = append(line, ',')
+			}
+			line = strconv.AppendFloat(line, float64(x), 'g', -1, 32) // the shortest that reads back as the same
+		}
+		out.Write(append(line, '\n'))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write bodies: %w", err)
 	}
 	return nil
-}
-
-// appendNumbers appends the shortest decimals that read back as the same
-// float32, separated by commas, and a line end.
-func appendNumbers(line []byte, numbers ...float32) []byte {
-	for i, x := range numbers {
-		if i > 0 {
-			line = append(line, ',')
-		}
-		line = strconv.AppendFloat(line, float64(x), 'g', -1, 32)
-	}
-	return append(line, '\n')
 }
