@@ -90,20 +90,12 @@ func doctorText(findings []doctor.Finding, quiet bool) string {
 	return b.String()
 }
 
-// newDoctorRank returns a rank that doctor starts.
-func newDoctorRank() *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor-rank", Short: "one rank of doctor", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return doctor.Rank(cmd.OutOrStdout()) },
-	}
-}
-
-// newDoctorNode returns the command that doctor starts on each node of a job.
-func newDoctorNode() *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor-node PART DIR TOKEN NODES", Short: "one node of doctor", Hidden: true, Args: cobra.ExactArgs(4),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return doctor.NodePart(cmd.OutOrStdout(), os.Getenv("SLURMD_NODENAME"), args[0], args[1], args[2], args[3])
-		},
-	}
+// doctorParts returns a rank that doctor starts, and the command that it starts on each node of a job.
+func doctorParts() (rank, node *cobra.Command) {
+	return verb.Hidden("doctor-rank", "one rank of doctor", cobra.NoArgs,
+			func(cmd *cobra.Command, _ []string) error { return doctor.Rank(cmd.OutOrStdout()) }),
+		verb.Hidden("doctor-node PART DIR TOKEN NODES", "one node of doctor", cobra.ExactArgs(4),
+			func(cmd *cobra.Command, a []string) error {
+				return doctor.NodePart(cmd.OutOrStdout(), os.Getenv("SLURMD_NODENAME"), a[0], a[1], a[2], a[3])
+			})
 }

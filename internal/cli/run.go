@@ -62,7 +62,13 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see %s --help", plain(told(cmd, err)), cmd.CommandPath())
 	})
-	root.SetArgs(longHelp(args))
+	args = slices.Clone(args)
+	for i := range min(2, len(args)) { // as the applications do; later ones may be a program's own
+		if args[i] == "-help" {
+			args[i] = "--help"
+		}
+	}
+	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	setHelp(root) // when the output is set: the completion command keeps the one that it finds
@@ -112,17 +118,6 @@ func JSONLines[T any](w io.Writer, list []T) error {
 		}
 	}
 	return nil
-}
-
-// longHelp takes -help for --help, as the applications do, at the start of the line: later ones may be a program's own.
-func longHelp(args []string) []string {
-	out := slices.Clone(args)
-	for i := range min(2, len(out)) {
-		if out[i] == "-help" {
-			out[i] = "--help"
-		}
-	}
-	return out
 }
 
 // checkArgs lets every command say how it is used when it gets other arguments

@@ -14,7 +14,8 @@ func (c *Config[T]) Stray(environ []string) []string {
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
 		key, ours := strings.CutPrefix(name, "HOLDFAST_")
-		if !ours || other(name) || strings.HasPrefix(key, "TEST") || strings.HasPrefix(key, "APPS") ||
+		if !ours || strings.HasPrefix(key, "TEST") || strings.HasPrefix(key, "APPS") ||
+			slices.ContainsFunc(Variables, func(v Variable) bool { return v.Name == name }) ||
 			slices.ContainsFunc(c.values, func(v Value) bool { return v.Env == name }) {
 			continue
 		}

@@ -1,7 +1,5 @@
 package config
 
-import "slices"
-
 // Variables of Holdfast that are no keys, and that its packages ask for by these names.
 const (
 	FileVar          = "HOLDFAST_CONFIG"
@@ -53,9 +51,4 @@ var Variables = []Variable{
 	{WatchVar, "holdfast run --watch sets it: its address for ranks"},
 	{HandsVar, "holdfast run --cuda sets it: its address for node daemons"},
 	{SupervisorVar, "holdfast run sets it: its address for the job"},
-}
-
-// other is true for those and for the ones of tests.
-func other(name string) bool {
-	return slices.ContainsFunc(Variables, func(v Variable) bool { return v.Name == name })
 }

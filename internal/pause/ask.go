@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/units"
 )
 
@@ -20,6 +21,16 @@ type Answer struct {
 	Results  []Result  `json:"results,omitempty"`
 	Programs []Program `json:"programs,omitempty"` // of state
 	Error    string    `json:"error,omitempty"`
+}
+
+// AskRun has the holdfast run that a directory names carry out a request.
+func AskRun(ctx context.Context, dir string, a Ask) (answer Answer, err error) {
+	c, err := job.DialRun(ctx, dir)
+	if err != nil {
+		return answer, err
+	}
+	defer c.Close()
+	return answer, c.Ask(ctx, a, &answer)
 }
 
 // String sums it up for people.

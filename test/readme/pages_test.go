@@ -93,7 +93,7 @@ func TestCommands(t *testing.T) {
 			if out, err := exec.Command(bin, verb, "--help").CombinedOutput(); err == nil &&
 				strings.Contains(string(out), "holdfast "+verb) {
 				text = string(out)
-			} else if strings.Contains(code, `Use: "`+verb+" ") {
+			} else if strings.Contains(code, `verb.Hidden("`+verb+" ") {
 				text = "hidden: other commands call it"
 			}
 			known[verb] = text

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/gpustate"
+	"github.com/holdfast-hpc/holdfast/gpustate/gpud"
 	"github.com/spf13/cobra"
 )
 
@@ -17,8 +18,9 @@ var newVerb = verb.New(texts)
 
 // Commands returns the verbs.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newGpud(), newGpudWorker(), newMigrate(), newPause(), newResume(), newBalance(),
-		newOpenCL()}
+	worker := verb.Hidden(workerVerb, "serve one program for holdfast gpud, which starts it", cobra.NoArgs,
+		func(*cobra.Command, []string) error { return gpud.RunWorker() })
+	return []*cobra.Command{newGpud(), worker, newMigrate(), newPause(), newResume(), newBalance(), newOpenCL()}
 }
 
 // keyFile returns the file with the key of servers of devices.

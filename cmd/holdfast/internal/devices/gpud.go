@@ -81,18 +81,8 @@ func newGpud() *cobra.Command {
 	return cmd
 }
 
-// workerVerb is the hidden verb of a process that serves one program.
+// workerVerb is the verb of a process that serves one program.
 const workerVerb = "gpud-worker"
-
-func newGpudWorker() *cobra.Command {
-	return &cobra.Command{
-		Use:    workerVerb,
-		Short:  "serve one program for holdfast gpud, which starts it",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE:   func(*cobra.Command, []string) error { return gpud.RunWorker() },
-	}
-}
 
 // socketDir returns where gpud listens when nothing is said: the user's runtime
 // directory or, without one, a directory of the user's own in the temporary directory.

@@ -135,14 +135,12 @@ func (s saying) moves(list ...gpud.Moved) error {
 		return errors.Join(cli.JSONLines(s.out, list), err)
 	}
 	for _, m := range list {
-		to := m.To
-		to = cmp.Or(to, "its own machine")
 		if m.Err != "" {
 			fmt.Fprintf(s.errs, "program %d (%s, pid %d) stays: %s\n", m.Client, m.Program, m.PID, m.Err)
 			continue
 		}
-		fmt.Fprintf(s.out, "program %d (%s, pid %d) moved to %s%s\n", m.Client, m.Program, m.PID, to,
-			stepsText(m.Steps))
+		fmt.Fprintf(s.out, "program %d (%s, pid %d) moved to %s%s\n", m.Client, m.Program, m.PID,
+			cmp.Or(m.To, "its own machine"), stepsText(m.Steps))
 	}
 	return err
 }

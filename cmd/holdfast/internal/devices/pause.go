@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/units"
@@ -113,13 +112,8 @@ func runOf(args []string) string {
 
 // run has a holdfast run do something with all its ranks.
 func (o *pauseFlags) run(cmd *cobra.Command, dir string, a pause.Ask) error {
-	c, err := job.DialRun(cmd.Context(), dir)
+	answer, err := pause.AskRun(cmd.Context(), dir, a)
 	if err != nil {
-		return err
-	}
-	defer c.Close()
-	var answer pause.Answer
-	if err := c.Ask(cmd.Context(), a, &answer); err != nil {
 		return err
 	}
 	if answer.Error != "" {

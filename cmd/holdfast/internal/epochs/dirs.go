@@ -26,12 +26,7 @@ func openView(ctx context.Context, cmd *cobra.Command, dirs []string) (*checkpoi
 }
 
 // inspect is openView for directories of any state, and lists their epochs.
-func inspect(cmd *cobra.Command, dirs []string) ([]checkpoints.EpochInfo, error) {
-	_, list, err := inspectView(cmd, dirs)
-	return list, err
-}
-
-func inspectView(cmd *cobra.Command, dirs []string) (*checkpoints.View, []checkpoints.EpochInfo, error) {
+func inspect(cmd *cobra.Command, dirs []string) (*checkpoints.View, []checkpoints.EpochInfo, error) {
 	v, err := checkpoints.Inspect(cmd.Context(), dirs...)
 	if err := warnOfMarkers(cmd, v, err); err != nil {
 		return nil, nil, err
@@ -61,8 +56,14 @@ func inspectAll(ctx context.Context, dirs []string, epoch string) (*inspected, e
 	if s.expected, err = v.Expected(); err != nil {
 		return nil, err
 	}
-	if epoch != "" {
-		e, err := pickExpected(epoch, s.list, s.expected)
+	switch n, nerr := strconv.ParseUint(epoch, 10, 64); {
+	case epoch == "":
+	case epoch == "newest" && len(s.expected) > 0:
+		s.expected = s.expected[:1]
+	case nerr == nil && slices.Contains(s.expected, storage.Epoch(n)): // it may be gone
+		s.expected = []storage.Epoch{storage.Epoch(n)}
+	default:
+		e, err := pickEpoch(epoch, s.list)
 		if err != nil {
 			return nil, err
 		}
@@ -192,15 +193,4 @@ func pickEpoch(arg string, list []checkpoints.EpochInfo) (storage.Epoch, error) 
 		return 0, fmt.Errorf("there is no epoch %d in these directories", e)
 	}
 	return e, nil
-}
-
-// pickExpected is pickEpoch for an epoch that may be gone.
-func pickExpected(arg string, list []checkpoints.EpochInfo, expected []storage.Epoch) (storage.Epoch, error) {
-	if arg == "newest" && len(expected) > 0 {
-		return expected[0], nil
-	}
-	if n, err := strconv.ParseUint(arg, 10, 64); err == nil && slices.Contains(expected, storage.Epoch(n)) {
-		return storage.Epoch(n), nil
-	}
-	return pickEpoch(arg, list)
 }

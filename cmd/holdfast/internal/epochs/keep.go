@@ -121,7 +121,7 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 			"'holdfast keep %s' lists", dir, epoch, dir)
 	}
 	if e == 0 {
-		list, err := inspect(cmd, []string{dir})
+		_, list, err := inspect(cmd, []string{dir})
 		if err != nil {
 			return row, err
 		}

@@ -53,7 +53,7 @@ func newLs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := inspect(cmd, dirs)
+			_, list, err := inspect(cmd, dirs)
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ func newLs() *cobra.Command {
 			}
 			rows := lsRows(list)
 			if err := ofNames(dirs, func(name string, dirs []string) error {
-				list, err := inspect(cmd, dirs)
+				_, list, err := inspect(cmd, dirs)
 				more := lsRows(list)
 				for i := range more {
 					more[i].Of = name

@@ -40,7 +40,7 @@ func newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, list, err := inspectView(cmd, dirs)
+			v, list, err := inspect(cmd, dirs)
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,12 @@ var texts embed.FS
 var newVerb = verb.New(texts)
 
 // Commands returns the verbs.
-func Commands() []*cobra.Command { return []*cobra.Command{newImage(), newImageGuard()} }
+func Commands() []*cobra.Command {
+	guard := verb.Hidden("image-guard PID DIR CRIU...", "start CRIU for image --restore", nil,
+		func(_ *cobra.Command, args []string) error { return image.Guard(args) })
+	guard.DisableFlagParsing = true
+	return []*cobra.Command{newImage(), guard}
+}
 
 // imageRow is an image that was taken, or a program that was started from one.
 type imageRow struct {
@@ -171,13 +176,4 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "process %d (%s) runs from image %d\n", row.PID, row.Program, row.Epoch)
 	return nil
-}
-
-// newImageGuard returns a process that image --restore starts.
-func newImageGuard() *cobra.Command {
-	return &cobra.Command{
-		Use: "image-guard PID DIR CRIU...", Short: "start CRIU for image --restore", Hidden: true,
-		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return image.Guard(args) },
-	}
 }

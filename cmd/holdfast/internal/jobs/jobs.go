@@ -15,5 +15,6 @@ var newVerb = verb.New(texts)
 
 // Commands returns the verbs.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newRun(), newGuard(), newStartRank(), newNode(), newRequest(), newStatus(), newReport()}
+	guard, startRank := runParts()
+	return []*cobra.Command{newRun(), guard, startRank, newNode(), newRequest(), newStatus(), newReport()}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/cli"
-	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/opencl"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
@@ -50,11 +49,7 @@ func (o *statusOptions) printPrograms(w io.Writer, list []pause.Program, again b
 		return cli.JSONLines(w, []programsRow{{list}})
 	}
 	var b strings.Builder
-	if o.watch && o.terminal {
-		b.WriteString("\x1b[H\x1b[2J")
-	} else if again {
-		b.WriteByte('\n')
-	}
+	o.follows(&b, again)
 	if err := tellPrograms(&b, list); err != nil {
 		return err
 	}
@@ -107,13 +102,8 @@ func programTable(list []pause.Program) [][]string {
 // ofRun lists the ranks that a holdfast run --cuda of a directory can pause.
 func ofRun(dir string) lister {
 	return func(ctx context.Context) ([]pause.Program, error) {
-		c, err := job.DialRun(ctx, dir)
-		if err != nil {
-			return nil, err
-		}
-		defer c.Close()
-		var a pause.Answer
-		if err = c.Ask(ctx, pause.Ask{Do: "state"}, &a); err == nil && a.Error != "" {
+		a, err := pause.AskRun(ctx, dir, pause.Ask{Do: "state"})
+		if err == nil && a.Error != "" {
 			err = errors.New(a.Error)
 		}
 		return a.Programs, err

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
 	"github.com/holdfast-hpc/holdfast/internal/job"
-	"github.com/holdfast-hpc/holdfast/internal/sleep"
 	"github.com/spf13/cobra"
 )
 
@@ -62,9 +61,7 @@ func dialOrAwait(ctx context.Context, cmd *cobra.Command, dir string, now bool) 
 	} else if err != nil {
 		return nil, err
 	}
-	return awaitJob(ctx, cmd.ErrOrStderr(), dir, dial, func(ctx context.Context) {
-		_ = sleep.For(ctx, 100*time.Millisecond) // the loop looks at ctx
-	})
+	return awaitJob(ctx, cmd.ErrOrStderr(), dir, dial, 100*time.Millisecond)
 }
 
 // within says of an error that the time was up.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-hpc/holdfast/cmd/holdfast/internal/verb"
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/cli"
@@ -184,24 +185,15 @@ func become(args []string) error {
 	return plain(args[0], fmt.Errorf("start %s: %w", args[0], err))
 }
 
-// newGuard returns the process that holdfast run starts on another node than its own.
-func newGuard() *cobra.Command {
-	return &cobra.Command{
-		Use: "guard", Short: "watch over holdfast run from another node of its job", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+// runParts returns the process that holdfast run starts on another node than its own, and what stands before the
+// program on srun's command line.
+func runParts() (guard, startRank *cobra.Command) {
+	guard = verb.Hidden("guard", "watch over holdfast run from another node of its job", cobra.NoArgs,
+		func(cmd *cobra.Command, _ []string) error {
 			return supervise.Requeuer(cmd.Context(), cmd.ErrOrStderr())
-		},
-	}
-}
-
-// newStartRank stands before the program on srun's command line.
-func newStartRank() *cobra.Command {
-	return &cobra.Command{
-		Use: "start-rank PROGRAM [ARGUMENTS]", Short: "start a rank under holdfast run", Hidden: true,
-		DisableFlagParsing: true,
-		Args:               cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return supervise.StartRank(cmd.Context(), args)
-		},
-	}
+		})
+	startRank = verb.Hidden("start-rank PROGRAM [ARGUMENTS]", "start a rank under holdfast run", cobra.MinimumNArgs(1),
+		func(cmd *cobra.Command, args []string) error { return supervise.StartRank(cmd.Context(), args) })
+	startRank.DisableFlagParsing = true
+	return guard, startRank
 }

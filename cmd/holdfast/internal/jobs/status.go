@@ -110,11 +110,7 @@ func (o *statusOptions) print(ctx context.Context, w io.Writer, st, before *job.
 		return cli.JSONLines(w, []jobStatus{{*st, list}})
 	}
 	var b strings.Builder
-	if o.watch && o.terminal {
-		b.WriteString("\x1b[H\x1b[2J")
-	} else if before != nil {
-		b.WriteByte('\n')
-	}
+	o.follows(&b, before != nil)
 	if err := printEpochs(&b, st); err != nil {
 		return err
 	}
@@ -130,6 +126,15 @@ func (o *statusOptions) print(ctx context.Context, w io.Writer, st, before *job.
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// follows keeps an answer of --watch apart from the one before, if there was one.
+func (o *statusOptions) follows(b *strings.Builder, before bool) {
+	if o.watch && o.terminal {
+		b.WriteString("\x1b[H\x1b[2J")
+	} else if before {
+		b.WriteByte('\n')
+	}
 }
 
 // printEpochs writes the state of the job as a whole.

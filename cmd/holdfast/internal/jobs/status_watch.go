@@ -23,7 +23,7 @@ func (o *statusOptions) follow(ctx context.Context, w, notes io.Writer, dir stri
 	if _, err := os.Stat(dir); err != nil {
 		return err
 	}
-	c, err := awaitJob(ctx, notes, dir, func() (*job.Client, error) { return o.dial(ctx, dir) }, o.pause)
+	c, err := awaitJob(ctx, notes, dir, func() (*job.Client, error) { return o.dial(ctx, dir) }, o.pauseTime())
 	for err == nil && c != nil {
 		var lost error
 		if lost, err = o.look(ctx, w, c); lost == nil || ctx.Err() != nil {
@@ -43,7 +43,7 @@ func (o *statusOptions) follow(ctx context.Context, w, notes io.Writer, dir stri
 // awaitJob dials until a job answers or ctx ends, with a pause between, and says once that it waits. The error is that
 // of the last try.
 func awaitJob(ctx context.Context, notes io.Writer, dir string, dial func() (*job.Client, error),
-	pause func(context.Context)) (*job.Client, error) {
+	pause time.Duration) (*job.Client, error) {
 	for said := false; ; said = true {
 		c, err := dial()
 		if err == nil || ctx.Err() != nil {
@@ -52,14 +52,14 @@ func awaitJob(ctx context.Context, notes io.Writer, dir string, dial func() (*jo
 		if !said {
 			fmt.Fprintf(notes, "holdfast: waiting for a job in %s\n", dir)
 		}
-		pause(ctx)
+		_ = sleep.For(ctx, pause) // the loop looks at ctx
 	}
 }
 
 // next waits until the job that no longer answers has taken back its contact file, as an ordered end does (nil without
 // an error), or for the next run.
 func (o *statusOptions) next(ctx context.Context, dir string) (*job.Client, error) {
-	for end := time.Now().Add(o.timeout); ; o.pause(ctx) {
+	for end := time.Now().Add(o.timeout); ; _ = sleep.For(ctx, o.pauseTime()) {
 		c, err := o.dial(ctx, dir)
 		switch {
 		case err == nil:
@@ -80,9 +80,8 @@ func (o *statusOptions) dial(ctx context.Context, dir string) (*job.Client, erro
 	return job.DialJob(ctx, dir)
 }
 
-func (o *statusOptions) pause(ctx context.Context) {
-	_ = sleep.For(ctx, min(o.every, time.Second)) // the loops look at ctx
-}
+// pauseTime is between two tries to reach a job.
+func (o *statusOptions) pauseTime() time.Duration { return min(o.every, time.Second) }
 
 // look prints how the job stands until it no longer answers, and returns why it does not;
 // or until it cannot print, or ctx ends.

@@ -9,32 +9,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// dirsOfJob lists the directories that the configuration in force gives a job, that of all nodes first. A user who
-// looks at checkpoints in the job's working directory need not name them. That of a node is left out where no job has
-// used it.
-func dirsOfJob() (dirs []string) {
+// Dirs returns the directories that a command is given, otherwise those that the configuration in force gives a job,
+// that of all nodes first: a user in the job's working directory need not name them. That of a node is left out where
+// no job has used it.
+func Dirs(cmd *cobra.Command, dirs []string) ([]string, error) {
+	if len(dirs) > 0 {
+		return dirs, nil
+	}
 	o := coordinated.FromEnv()
 	if o.Global != "" {
 		dirs = append(dirs, o.Global)
 	}
-	if o.Local == "" {
-		return dirs
-	}
-	if _, err := os.Stat(filepath.Join(o.Local, "holdfast.job")); err == nil || len(dirs) == 0 {
+	_, err := os.Stat(filepath.Join(o.Local, "holdfast.job"))
+	if o.Local != "" && (err == nil || len(dirs) == 0) {
 		dirs = append(dirs, o.Local)
 	}
-	return dirs
-}
-
-// Dirs returns the directories that a command is given, otherwise those of the job.
-func Dirs(cmd *cobra.Command, dirs []string) ([]string, error) {
-	if len(dirs) == 0 {
-		dirs = dirsOfJob()
-	}
-	if len(dirs) > 0 {
+	switch {
+	case len(dirs) > 0:
 		return dirs, nil
-	}
-	if o := coordinated.FromEnv(); o.Off() != "" {
+	case o.Off() != "":
 		return nil, fmt.Errorf("%s: there are no checkpoints to look at, since programs run without them here: %s; "+
 			"give DIR for those of another run", cmd.CommandPath(), o.Off())
 	}

@@ -29,6 +29,11 @@ func New(texts embed.FS) Maker {
 	}
 }
 
+// Hidden makes a command that commands of holdfast start.
+func Hidden(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Hidden: true, Args: args, RunE: run}
+}
+
 // Processes returns those that a command is given by their numbers.
 func Processes(args []string) ([]int, error) {
 	pids := make([]int, len(args))
