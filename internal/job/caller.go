@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -29,33 +28,6 @@ func (c *Caller) SayLine(text string) error {
 	}
 	_, err := fmt.Fprintln(c.conn, text)
 	return err
-}
-
-// CallHands calls a supervisor as a node's hands. The caller closes the result.
-func CallHands(ctx context.Context, supervisor, node string) (*Caller, error) {
-	c, err := call(ctx, supervisor, hello{Kind: CallerHands, Node: node})
-	if err != nil {
-		return nil, err
-	}
-	keepAlive(c.conn)
-	return c, nil
-}
-
-// CallDoor makes a connection on which a supervisor speaks to a process of a node. Its messages are for the process.
-func CallDoor(ctx context.Context, supervisor, node string, visit int, p Process) (net.Conn, error) {
-	c, err := call(ctx, supervisor, hello{Kind: CallerDoor, Node: node, Visit: visit, Process: p})
-	if err != nil {
-		return nil, err
-	}
-	keepAlive(c.conn)
-	return c.conn, nil
-}
-
-// keepAlive has the end of the supervisor's node noticed within seconds.
-func keepAlive(c net.Conn) {
-	if t, ok := c.(*net.TCPConn); ok { // without it the system's time holds
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 4})
-	}
 }
 
 // Publish writes RunName into a directory, unless another run answers there. remove takes it away again.

@@ -17,6 +17,10 @@ func call(ctx context.Context, supervisor string, h hello) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
+	if t, ok := c.(*net.TCPConn); ok && (h.Kind == CallerHands || h.Kind == CallerDoor) {
+		// the end of the supervisor's node is to be noticed within seconds; else the system's time holds
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 4})
+	}
 	l := newLine(c)
 	h.Start = v.Start
 	if err := l.send(h); err != nil {
@@ -76,12 +80,27 @@ func Watch(ctx context.Context, supervisor, node string) (*Caller, error) {
 	return call(ctx, supervisor, hello{Kind: CallerWatcher, Node: node})
 }
 
+// CallHands calls a supervisor as a node's hands. The caller closes the result.
+func CallHands(ctx context.Context, supervisor, node string) (*Caller, error) {
+	return call(ctx, supervisor, hello{Kind: CallerHands, Node: node})
+}
+
+// CallDoor makes a connection on which a supervisor speaks to a process of a node. Its messages are for the process.
+func CallDoor(ctx context.Context, supervisor, node string, visit int, p Process) (net.Conn, error) {
+	return connect(ctx, supervisor, hello{Kind: CallerDoor, Node: node, Visit: visit, Process: p})
+}
+
 // Announce tells the supervisor that a rank's process has started, in a step of Slurm's if there is one. The
 // connection that it returns ends with the process, and so tells of its end; it is for nothing else.
 func Announce(ctx context.Context, supervisor, node, step string) (net.Conn, error) {
-	l, err := call(ctx, supervisor, hello{Kind: CallerStarted, Node: node, Step: step})
+	return connect(ctx, supervisor, hello{Kind: CallerStarted, Node: node, Step: step})
+}
+
+// connect is call for a connection that the caller speaks on by itself.
+func connect(ctx context.Context, supervisor string, h hello) (net.Conn, error) {
+	c, err := call(ctx, supervisor, h)
 	if err != nil {
 		return nil, err
 	}
-	return l.conn, nil
+	return c.conn, nil
 }

@@ -61,7 +61,7 @@ func (q *Inquiry) Fate(ctx context.Context) (Fate, string) {
 		case err == nil:
 			return SupervisorLives, "it answers"
 		case refused:
-			if over := q.over(ctx); over != "" {
+			if over := q.over(q.Client.ShowJob(ctx, q.Job)); over != "" {
 				return SupervisorEnded, over
 			}
 			end = time.Now().Add(q.Patience)
@@ -74,9 +74,8 @@ func (q *Inquiry) Fate(ctx context.Context) (Fate, string) {
 	}
 }
 
-// over describes the end or the requeue of the job, "" if it goes on.
-func (q *Inquiry) over(ctx context.Context) string {
-	info, err := q.Client.ShowJob(ctx, q.Job)
+// over describes the end or the requeue of the job, "" if it goes on or that is not known.
+func (q *Inquiry) over(info slurm.JobInfo, err error) string {
 	switch {
 	case err != nil || info.State == "SUSPENDED":
 		return ""
@@ -99,12 +98,10 @@ func (q *Inquiry) bySlurm(ctx context.Context) (Fate, string) {
 		if q.ask(ctx) == nil {
 			return SupervisorLives, "it answers again"
 		}
-		switch {
+		switch over := q.over(info, err); {
+		case over != "":
+			return SupervisorEnded, over
 		case err == nil && info.State == "SUSPENDED": // and so is the supervisor
-		case err == nil && info.Restarts != q.Restarts:
-			return SupervisorEnded, "the job was requeued meanwhile"
-		case err == nil && info.State != "RUNNING":
-			return SupervisorEnded, "the job is " + info.State
 		case err == nil:
 			if step := q.newerStep(ctx); step != "" {
 				return SupervisorLives, "it has started step " + step
