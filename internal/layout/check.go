@@ -39,10 +39,8 @@ func Check(all []Owned) error {
 	case first.Keyed():
 		return checkItems(all)
 	}
-	for _, d := range first.Dims {
-		if d == 0 {
-			return nil // there are no elements, and Fits found no part
-		}
+	if slices.Contains(first.Dims, 0) {
+		return nil // there are no elements, and Fits found no part
 	}
 	c := &check{name: first.Name, dims: first.Dims, axes: make([]axis, len(first.Dims))}
 	for i := range all {
@@ -381,22 +379,13 @@ func (c *check) hole(box Region) error {
 		for _, i := range [2]int64{box.Start[d] - 1, box.End[d]} {
 			point := slices.Clone(box.Start)
 			point[d] = i
-			if rank, ok := c.ownerOf(point); ok && !slices.Contains(e.Near, rank) && len(e.Near) < 2 {
-				e.Near = append(e.Near, rank)
+			k := slices.IndexFunc(c.parts, func(p ownedPart) bool { return p.has(point) })
+			if k >= 0 && !slices.Contains(e.Near, c.parts[k].rank) && len(e.Near) < 2 {
+				e.Near = append(e.Near, c.parts[k].rank)
 			}
 		}
 	}
 	return e
-}
-
-// ownerOf finds the first rank that owns an element.
-func (c *check) ownerOf(point []int64) (rank int, ok bool) {
-	for i := range c.parts {
-		if c.parts[i].has(point) {
-			return c.parts[i].rank, true
-		}
-	}
-	return 0, false
 }
 
 // has reports whether a part has an element.

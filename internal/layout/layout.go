@@ -75,9 +75,6 @@ func Run(start, count int64) Span { return Span{Start: start, Count: count, Time
 // end returns one past the last index.
 func (s *Span) end() int64 { return s.Start + (s.Times-1)*s.Stride + s.Count }
 
-// indices returns how many indices the span has.
-func (s *Span) indices() int64 { return s.Times * s.Count }
-
 // Part is a dense local array, by dimension. Spans ascend and do not touch.
 type Part struct{ Spans [][]Span }
 
@@ -94,8 +91,8 @@ func Box(start, count []int64) Part {
 func (p *Part) Shape() []int64 {
 	shape := make([]int64, len(p.Spans))
 	for d, list := range p.Spans {
-		for i := range list {
-			shape[d] += list[i].indices()
+		for _, s := range list {
+			shape[d] += s.Times * s.Count
 		}
 	}
 	return shape
