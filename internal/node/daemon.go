@@ -9,13 +9,13 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/handshake"
+	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,15 +65,6 @@ type daemon struct {
 // ErrTaken means that a daemon of this job serves this node already.
 var ErrTaken = errors.New("another daemon serves this job on this node")
 
-// firstLoss reports whether this is the first that the daemon learns of a loss in this start.
-func (d *daemon) firstLoss() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	first := !d.lost
-	d.lost = true
-	return first
-}
-
 // firstToLog reports whether a session is to log why the checkpoints of its start cannot be opened: the lowest rank
 // that the error comes from is here, and no other session of the start has logged it.
 func (d *daemon) firstToLog(s *session, e *coordinated.RanksError) (first bool) {
@@ -95,15 +86,11 @@ func (d *daemon) firstToLog(s *session, e *coordinated.RanksError) (first bool) 
 
 // Address returns the socket of a job's daemon; see docs/internals/NODE.md.
 func Address(key string) string {
-	clean := func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
-			return r
-		}
-		return '_'
-	}
 	b := []byte(key)
-	for i := range b {
-		b[i] = byte(clean(rune(b[i])))
+	for i, c := range b {
+		if !wire.PlainByte(c) {
+			b[i] = '_'
+		}
 	}
 	const most = 64
 	return fmt.Sprintf("@holdfast-node-%d-%s", os.Geteuid(), b[:min(len(b), most)])
@@ -134,7 +121,9 @@ func Run(ctx context.Context, opt Options) error {
 		opt.Ready()
 	}
 	err = d.wait(ctx)
-	err = errors.Join(err, ignoreClosed(l.Close()))
+	if cerr := l.Close(); !errors.Is(cerr, net.ErrClosed) {
+		err = errors.Join(err, cerr)
+	}
 	accepting.Wait()
 	d.mu.Lock()
 	for s := range d.alive {
@@ -148,22 +137,13 @@ func Run(ctx context.Context, opt Options) error {
 // owner names the process that serves a job.
 func owner(key string) string {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
-	if err != nil {
-		return "a process that does not answer"
+	if err == nil {
+		defer c.Close()
+		if who, err := handshake.Peer(c); err == nil {
+			return fmt.Sprintf("process %d of user %d", who.Pid, who.Uid)
+		}
 	}
-	defer c.Close()
-	who, err := handshake.Peer(c)
-	if err != nil {
-		return "a process that does not answer"
-	}
-	return fmt.Sprintf("process %d of user %d", who.Pid, who.Uid)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	return "a process that does not answer"
 }
 
 // wait returns when no client is left to serve.

@@ -41,14 +41,6 @@ func newSegment(name string, n int) (*segment, error) {
 	return s, nil
 }
 
-// denyWrites keeps the client from writing, and every process from setting other seals.
-func (s *segment) denyWrites() error {
-	if err := shm.Seal(s.file, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
-		return fmt.Errorf("make the flags page read-only: %w", err)
-	}
-	return nil
-}
-
 // seal forbids all changes of the memory permanently, for all processes. The kernel refuses while another process can
 // write to it, or while a driver has its pages locked for a process, which may last beyond that process. retry reports
 // whether to try once more. This process does not write to the memory.
@@ -97,8 +89,10 @@ func newPages() (*pages, error) {
 		return nil, err
 	}
 	points, err := newSegment("points", os.Getpagesize())
-	if err == nil {
-		err = flags.denyWrites()
+	if err == nil { // the client must not write, nor any process set other seals
+		if err = shm.Seal(flags.file, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
+			err = fmt.Errorf("make the flags page read-only: %w", err)
+		}
 	}
 	if err != nil {
 		if points != nil {

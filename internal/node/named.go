@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/internal/endpoint"
@@ -33,7 +32,7 @@ type named struct {
 	used     bool // it has restored, or taken a checkpoint
 	version  int64
 	verified storage.Epoch // that find has read whole
-	shares   []byte        // the rank's shares of global arrays: see sharesOf
+	shares   []byte        // the rank's shares of global arrays: see share
 	arrays   map[string]*namedArray
 	dirs     []namedDir
 
@@ -88,8 +87,8 @@ func (n *named) Allgather(all, mine []byte) error {
 	return errUneven
 }
 
-// versionArray holds the version, sharesArray the bytes of sharesOf; checkpoints without global arrays lack it. Names
-// of the program do not begin so.
+// versionArray holds the version, sharesArray the shares; checkpoints without global arrays lack it. Names of the
+// program do not begin so.
 const (
 	versionArray = "holdfast.version"
 	sharesArray  = "holdfast.shares"
@@ -241,7 +240,9 @@ func (n *named) selectArrays(s *session, m wire.Message) error {
 	return n.share(global)
 }
 
-// share adds the rank's shares of global arrays to the checkpoint.
+// share adds the rank's shares of global arrays to the checkpoint: a digest of its dimensions and boxes, and the name,
+// a line each. Checkpoints with a name hold a rank's own elements in the order of its boxes, so that only the same
+// share can be restored from them; those without a name are for others.
 func (n *named) share(global []*array) error {
 	if n.shares == nil && len(global) > 0 {
 		n.shares = []byte{}
@@ -250,21 +251,14 @@ func (n *named) share(global []*array) error {
 		}
 	}
 	if n.shares != nil {
-		n.shares = append(n.shares[:0], sharesOf(global)...)
+		var lines []string
+		for _, a := range global {
+			lines = append(lines, a.share()+" "+a.name+"\n")
+		}
+		slices.Sort(lines)
+		n.shares = append(n.shares[:0], strings.Join(lines, "")...)
 	}
 	return nil
-}
-
-// sharesOf describes a rank's parts of global arrays: a digest of its dimensions and boxes, and the name, a line each.
-// Checkpoints with a name hold a rank's own elements in the order of its boxes, so that only the same share can be
-// restored from them; those without a name are for others.
-func sharesOf(global []*array) []byte {
-	var lines []string
-	for _, a := range global {
-		lines = append(lines, a.share()+" "+a.name+"\n")
-	}
-	slices.Sort(lines)
-	return []byte(strings.Join(lines, ""))
 }
 
 // share identifies the rank's share of a global array.
@@ -308,7 +302,7 @@ func (s *session) save(ctx context.Context, m wire.Message) (code int32, value u
 
 // cut comes to points until an epoch has been taken there.
 func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
-	s, entered := n.r.s, n.points.Load()
+	entered := n.points.Load()
 	before, _ := newestEpoch(n.ck)
 	if n.r.rank == 0 {
 		if err := n.ck.Request(ctx); err != nil {
@@ -316,25 +310,16 @@ func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
 		}
 	}
 	for {
-		if e, err := newestEpoch(n.ck); e > before {
+		e, err := n.r.s.awaitPoint(n.ck, before, n.requested.Load, n.armed)
+		if e > 0 {
 			n.points.Store(entered + 1) // some ranks may have come to one more; from here they are equal again
+		}
+		if e > 0 || err != nil {
 			return e, err
 		}
-		if n.requested.Load() {
-			n.points.Add(1)
-			if err := n.ck.Point(ctx); err != nil {
-				return 0, err
-			}
-			continue
-		}
-		select {
-		case <-n.armed:
-		case <-s.disconnected:
-			return 0, s.failure()
-		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
-		}
-		if s.lost.Load() {
-			return 0, errors.New("another rank is lost")
+		n.points.Add(1)
+		if err := n.ck.Point(ctx); err != nil {
+			return 0, err
 		}
 	}
 }
@@ -343,16 +328,6 @@ func (n *named) cut(ctx context.Context) (storage.Epoch, error) {
 const noVersion = math.MinInt64
 
 var errNotBegun = fmt.Errorf("%w: hf_restart_begin was not called", wire.ErrMalformed)
-
-// unprotect leaves an array out of the checkpoints that follow.
-func (s *session) unprotect(id uint32) error {
-	a := s.arrays[id]
-	if a == nil {
-		return fmt.Errorf("%w: array %d is not protected", wire.ErrMalformed, id)
-	}
-	a.count.Store(-1)
-	return nil
-}
 
 // wait waits for the newest epochs at a level, or at all levels in use and for the work that follows there. Afterwards
 // the directories do not change until the next request. With look it does not wait, and returns code 1 if there is

@@ -1,25 +1,16 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"slices"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
-	"github.com/holdfast-hpc/holdfast/internal/node/wire"
 )
 
 // errOrphaned is for a rank whose daemon has died, in a job that other daemons serve as well: those have lost this
 // rank, and end theirs.
 var errOrphaned = errors.New("the daemons of the other nodes have lost the ranks of this one, and end the job: " +
 	"start it again, it continues from the newest committed epoch if there is one ('holdfast run' does so by itself)")
-
-// orphaned refuses such a rank. The rank is killed a second later, as the ranks of the other nodes are.
-func (s *session) orphaned() error {
-	s.log.Error("holdfast node: the daemon of this rank has died, and the job has ranks on other nodes: the rank has "+
-		"a moment to end", "pid", s.conn.pid)
-	return errOrphaned
-}
 
 // localRanks returns the answer to a HELLO, once all ranks have connected: 1 for the first rank of this node, and the
 // number of ranks here.
@@ -70,14 +61,4 @@ func (d *daemon) setOnAll(bit uint32, is func(*session) bool) {
 // hasCut reports whether this daemon has stopped all ranks at one of their points.
 func (s *session) hasCut() bool {
 	return slices.ContainsFunc(s.ck.Stats().Epochs, func(e coordinated.EpochStats) bool { return e.Blocked > 0 })
-}
-
-// point answers POINT. A reconnected client learns whether all ranks have stopped at one point since: only then do they
-// agree on which of their calls this daemon has seen.
-func (s *session) point(ctx context.Context) (code int32, value uint64, err error) {
-	code, _, err = s.pointResult(s.ck.Point(ctx))
-	if s.reconnected && s.hasCut() {
-		value = wire.ValueCut
-	}
-	return code, value, err
 }

@@ -38,7 +38,7 @@ const (
 	robustEntry = 8
 )
 
-// theWills starts the thread, once in a process.
+// theRobustList starts the thread, once in a process.
 var theRobustList = sync.OnceValues(func() (*robustList, error) {
 	seg, err := newSegment("wills", os.Getpagesize())
 	if err != nil {

@@ -56,7 +56,12 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypePoint:
 		s.freeUnclaimed()
 		s.warnOfLengths()
-		return s.point(ctx)
+		// A reconnected client learns whether all ranks have stopped at one point since: only then do they agree on
+		// which of their calls this daemon has seen.
+		if code, _, err = s.pointResult(s.ck.Point(ctx)); s.reconnected && s.hasCut() {
+			value = wire.ValueCut
+		}
+		return code, value, err
 	case wire.TypeCheckpoint:
 		s.freeUnclaimed()
 		s.warnOfLengths()
@@ -66,7 +71,12 @@ func (s *session) answer(m wire.Message) (code int32, value uint64, err error) {
 	case wire.TypeFinalize:
 		return 0, 0, s.finalize()
 	case wire.TypeUnprotect:
-		return 0, 0, s.unprotect(m.Array)
+		a := s.arrays[m.Array]
+		if a == nil {
+			return 0, 0, fmt.Errorf("%w: array %d is not protected", wire.ErrMalformed, m.Array)
+		}
+		a.count.Store(-1)
+		return 0, 0, nil
 	case wire.TypeSave:
 		s.freeUnclaimed()
 		return s.save(ctx, m)
@@ -149,6 +159,28 @@ func newestEpoch(ck *coordinated.Proxy) (e storage.Epoch, err error) {
 	return e, err
 }
 
+// awaitPoint waits until checkpoints want their rank at its next point, or have an epoch after prior, which it returns.
+func (s *session) awaitPoint(ck *coordinated.Proxy, prior storage.Epoch, wanted func() bool,
+	changed <-chan struct{}) (storage.Epoch, error) {
+	for {
+		if e, err := newestEpoch(ck); e > prior {
+			return e, err
+		}
+		if wanted() {
+			return 0, nil
+		}
+		select {
+		case <-changed:
+		case <-s.disconnected:
+			return 0, s.failure()
+		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
+		}
+		if s.lost.Load() {
+			return 0, errors.New("another rank is lost")
+		}
+	}
+}
+
 // checkpoint waits at a point until a checkpoint has been taken there. The client repeats the call until then and
 // counts each time, so that its points stay equal to those of the other ranks.
 func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value uint64, err error) {
@@ -160,22 +192,8 @@ func (s *session) checkpoint(ctx context.Context, again bool) (code int32, value
 			}
 		}
 	}
-	for {
-		if e, err := newestEpoch(s.ck); e > s.prior {
-			return 0, uint64(e), err
-		}
-		if s.rank.pages.armed() {
-			break
-		}
-		select {
-		case <-s.rank.armed:
-		case <-s.disconnected:
-			return 0, 0, s.failure()
-		case <-time.After(100 * time.Millisecond): // an epoch may have been given up meanwhile
-		}
-		if s.lost.Load() {
-			return 0, 0, errors.New("another rank is lost")
-		}
+	if e, err := s.awaitPoint(s.ck, s.prior, s.rank.pages.armed, s.rank.armed); e > 0 || err != nil {
+		return 0, uint64(e), err
 	}
 	if code, value, err = s.pointResult(s.ck.Point(ctx)); code != 0 || err != nil {
 		return code, value, err

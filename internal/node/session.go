@@ -249,8 +249,10 @@ func (s *session) hello(m wire.Message) (err error) {
 	s.d.served = true
 	s.d.mu.Unlock()
 	widen(int(s.conn.pid))
-	if m.Flags&wire.HelloGoesOn != 0 && m.Flags&wire.HelloAllHere == 0 {
-		return s.orphaned()
+	if m.Flags&wire.HelloGoesOn != 0 && m.Flags&wire.HelloAllHere == 0 { // killed in a second, as those elsewhere
+		s.log.Error("holdfast node: the daemon of this rank has died, and the job has ranks on other nodes: the "+
+			"rank has a moment to end", "pid", s.conn.pid)
+		return errOrphaned
 	}
 	if err := s.newRank(m); err != nil {
 		return err
@@ -433,7 +435,11 @@ func (s *session) rankLost(e *coordinated.LostError) {
 	if s.finalizes() {
 		return
 	}
-	if s.d.firstLoss() { // all ranks of the node get the same
+	s.d.mu.Lock()
+	first := !s.d.lost
+	s.d.lost = true
+	s.d.mu.Unlock()
+	if first { // all ranks of the node get the same
 		s.d.log.Error("holdfast node: the job has lost a rank; the others on this node have a moment to end", "error",
 			e.Error())
 	}

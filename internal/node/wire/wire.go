@@ -5,6 +5,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-hpc/holdfast/internal/codec"
@@ -292,12 +293,13 @@ func (m *Message) picked(f *codec.Fields, n uint32) {
 
 // ValidName reports whether checkpoints can have the name: it becomes part of a path.
 func ValidName(name string) bool {
-	for _, c := range []byte(name) {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-') {
-			return false
-		}
-	}
-	return name != "" && len(name) <= NameBytes
+	other := func(c byte) bool { return !PlainByte(c) }
+	return name != "" && len(name) <= NameBytes && !slices.ContainsFunc([]byte(name), other)
+}
+
+// PlainByte reports whether names of files and sockets have a byte as it is.
+func PlainByte(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // text passes a length and as many bytes, none of them zero.
