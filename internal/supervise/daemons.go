@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -40,7 +39,11 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 		return nil, nil
 	}
 	if os.Getenv(config.NodeKeyVar) == "" {
-		if err := os.Setenv(config.NodeKeyVar, r.daemonKey()); err != nil {
+		key := "run." + random.Text() // that no other run has
+		if r.cfg.Job != nil {
+			key = "job." + r.cfg.Job.ID + "." + random.Text()
+		}
+		if err := os.Setenv(config.NodeKeyVar, key); err != nil {
 			return nil, err
 		}
 	}
@@ -62,7 +65,9 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, config.SupervisorVar+"=")
 	})
-	cmd.Env = append(cmd.Env, r.handsVar()...)
+	if r.opt.CUDA { // the daemons are hands
+		cmd.Env = append(cmd.Env, config.HandsVar+"="+r.supervisorValue())
+	}
 	cmd.Stderr = r.opt.Stderr
 	cmd.Stdout = &child.Lines{Each: func(line []byte) {
 		if host, ok := strings.CutPrefix(string(line), wire.ReadyLine); ok && len(ready) < nodes {
@@ -79,16 +84,6 @@ func (r *run) startDaemons(ctx context.Context) (*daemons, error) {
 	}
 	d.await(ctx, ready, nodes)
 	return d, nil
-}
-
-// daemonKey returns a name that no other run has.
-func (r *run) daemonKey() string {
-	b := make([]byte, 8)
-	random.Fill(b)
-	if r.cfg.Job != nil {
-		return "job." + r.cfg.Job.ID + "." + hex.EncodeToString(b)
-	}
-	return "run." + hex.EncodeToString(b)
 }
 
 // await waits until all are ready, up to a limit.

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -53,9 +52,7 @@ func (s *setup) nodeLocal(ctx context.Context) error {
 			name = s.formerLocal(prefix)
 		}
 		if name == "" {
-			b := make([]byte, 8)
-			random.Fill(b)
-			name = prefix + hex.EncodeToString(b)
+			name = prefix + random.Text()
 		}
 		s.prog.Local, s.cfg.Memory.Local = name, name
 		if err := os.Setenv("HOLDFAST_LOCAL", name); err != nil {

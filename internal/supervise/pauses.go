@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/config"
 	"github.com/holdfast-hpc/holdfast/internal/job"
 	"github.com/holdfast-hpc/holdfast/internal/pause"
 	"github.com/holdfast-hpc/holdfast/internal/sleep"
@@ -459,12 +458,4 @@ func (p *pauses) takeAgain(ctx context.Context) bool {
 			return false
 		}
 	}
-}
-
-// handsVar returns the variable that node daemons need to be hands.
-func (r *run) handsVar() []string {
-	if !r.opt.CUDA {
-		return nil
-	}
-	return []string{config.HandsVar + "=" + r.supervisorValue()}
 }

@@ -257,7 +257,7 @@ func (s *setup) inStore() storage.ObjectRecord {
 	return storage.ObjectRecord{Dir: s.prog.Global, Name: memoryName}
 }
 
-// recall reads the memory of an earlier run at global.
+// recall reads the memory of an earlier run at global, as far as it concerns this job.
 func (s *setup) recall() (m decide.Memory) {
 	if s.prog.Global != "" {
 		read := func() ([]byte, error) { return os.ReadFile(s.memoryFile()) }
@@ -270,7 +270,10 @@ func (s *setup) recall() (m decide.Memory) {
 			m = decide.Memory{}
 		}
 	}
-	return m.For(s.cfg.Job.ID)
+	if job := s.cfg.Job.ID; m.Job != job {
+		return decide.Memory{Epoch: m.Epoch, Seconds: m.Seconds, Job: job}
+	}
+	return m
 }
 
 // save keeps it, in a Slurm job with a global directory.

@@ -144,8 +144,7 @@ func (s *setup) probe(ctx context.Context, node string, suspect bool, lim limits
 	if s.here(node) {
 		return ""
 	}
-	addr := s.addrs[node]
-	addr = cmp.Or(addr, node)
+	addr := cmp.Or(s.addrs[node], node)
 	port := 22 // whether anything listens is no matter
 	if s.cfg.Job != nil && s.conf.SlurmdPort > 0 {
 		port = s.conf.SlurmdPort

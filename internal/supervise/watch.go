@@ -82,8 +82,7 @@ func (w *watched) serve(ctx context.Context) (stop func()) {
 
 // start starts the program, looks at it, and returns how it ended.
 func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int, err error) {
-	_, to, _ := strings.Cut(w.sup.Var(false, false), "=")
-	cmd := w.command(decide.Start{Number: 1}, config.WatchVar+"="+to)
+	cmd := w.command(decide.Start{Number: 1}, config.WatchVar+"="+w.supervisorValue())
 	w.pauses.begins(w.cfg.Nodes)
 	proc, err := child.Start(cmd)
 	if err != nil {
@@ -118,20 +117,10 @@ func (w *watched) start(ctx context.Context, signals <-chan os.Signal) (code int
 			}
 		}
 	}
-	w.lastWords(&hearing, cancel)
+	time.AfterFunc(time.Second, cancel) // a daemon that has died says nothing
+	hearing.Wait()
 	w.conclude()
 	return proc.Code(), nil
-}
-
-// lastWords waits for the daemons' last reports about ranks that have ended.
-func (w *watched) lastWords(hearing *sync.WaitGroup, cancel func()) {
-	said := make(chan struct{})
-	go func() {
-		hearing.Wait()
-		close(said)
-	}()
-	time.AfterFunc(time.Second, cancel) // a daemon that has died says nothing
-	<-said
 }
 
 // hear takes the daemons' messages, until ctx ends.

@@ -86,11 +86,3 @@ type Memory struct {
 	// runs in a row that were started again too often and took no checkpoint
 	Stale int `json:"stale,omitempty"`
 }
-
-// For returns the memory as far as it concerns a job.
-func (m Memory) For(job string) Memory {
-	if m.Job != job {
-		return Memory{Epoch: m.Epoch, Seconds: m.Seconds, Job: job}
-	}
-	return m
-}

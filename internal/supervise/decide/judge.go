@@ -40,16 +40,6 @@ type death struct {
 	node    bool // a node died; the program is not to blame
 }
 
-// skipped returns the epochs that are not restored any more.
-func (p *past) skipped() (list []uint64) {
-	for e, n := range p.deaths {
-		if n >= mostDeaths {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // mostDeaths is how often a program may die after it has restored an epoch.
 const mostDeaths = 2
 

@@ -63,7 +63,10 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 		m.beginLimit()
 		m.next()
 	case Tick:
-		m.tick()
+		if !m.due.IsZero() && !m.now.Before(m.due) {
+			m.due = time.Time{}
+			m.timed()
+		}
 	case Signalled:
 		m.signal(ev.Signal)
 	case Examined:
@@ -107,13 +110,6 @@ func (m *Machine) after(d time.Duration, f func()) {
 	m.do(Timer{m.due})
 }
 
-func (m *Machine) tick() {
-	if !m.due.IsZero() && !m.now.Before(m.due) {
-		m.due = time.Time{}
-		m.timed()
-	}
-}
-
 func (m *Machine) exit(code int) {
 	m.phase = over
 	m.do(Exit{Code: code})
@@ -128,16 +124,15 @@ func (m *Machine) remember() {
 // next is the next start, if the job is still this one.
 func (m *Machine) next() {
 	m.phase = between
-	if m.past.starts == 0 && !m.late() {
+	// If the first start comes so late, this node may have been frozen, and the job put back into the queue from
+	// another one meanwhile.
+	late := m.cfg.Watched && m.now.Sub(m.cfg.Began) > Silence
+	if m.past.starts == 0 && !late {
 		m.launch()
 		return
 	}
 	m.ours(requeuePause, m.launch, func() { m.exit(ExitStopped) })
 }
-
-// late reports whether the first start comes so long after the run began that the job may have
-// been put back into the queue from another node meanwhile: this one may have been frozen.
-func (m *Machine) late() bool { return m.cfg.Watched && m.now.Sub(m.cfg.Began) > Silence }
 
 // Silence is how long this command may stand still before another node takes it for dead.
 const Silence = 5 * time.Second
@@ -154,7 +149,13 @@ func (m *Machine) launch() {
 	m.try = &try{nodes: nodes, clock: clock{startedAt: m.now}}
 	m.due = time.Time{}
 	out := slices.DeleteFunc(slices.Clone(m.cfg.Nodes), m.nodes.usable)
-	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: out, Ranks: ranks, Fresh: m.past.fresh, Skip: m.past.skipped(),
+	var skip []uint64
+	for e, n := range m.past.deaths {
+		if n >= mostDeaths {
+			skip = append(skip, e)
+		}
+	}
+	m.do(Start{Number: m.past.starts, Nodes: nodes, Out: out, Ranks: ranks, Fresh: m.past.fresh, Skip: skip,
 		NodeLost: m.past.death.node, Continues: m.mem.Took && !m.past.fresh})
 }
 
