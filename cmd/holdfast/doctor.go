@@ -53,18 +53,17 @@ func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	nodes, nerr := doctor.JobNodes() // outside of a job there are none
 	c := coordinated.ReadConfig("")
 	o := c.Options()
 	d := doctor.Options{Self: []string{own, part},
 		Local: o.Local, Global: o.Global, Interface: o.Interface, Config: c.Check(),
 		Off:   o.Off(),
 		Stray: c.Stray(os.Environ()), Timing: o.Timing(), Loss: o.NodeLoss(), Device: verb.Value(c, "device"),
-		Nodes: doctor.NodesOfJob()}
-	if allNodes {
-		nodes, err := doctor.JobNodes()
-		if err != nil {
-			return nil, err
-		}
+		Nodes: len(nodes)}
+	if allNodes && nerr != nil {
+		return nil, nerr
+	} else if allNodes {
 		return doctor.Nodes(cmd.Context(), d, nodes), nil
 	}
 	d.Note = func(what string) { // some checks take seconds

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -58,10 +57,4 @@ func missingRights(status string) (names []string) {
 		}
 	}
 	return names
-}
-
-// ownStatus is /proc/self/status.
-func ownStatus() string {
-	b, _ := os.ReadFile("/proc/self/status") // without it no right is known
-	return string(b)
 }

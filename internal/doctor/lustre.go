@@ -39,8 +39,11 @@ func (r *report) lustre(ctx context.Context, level, dir string) {
 		return
 	}
 	targets := r.targets(ctx, dir)
-	detail := fmt.Sprintf("large files are on %s, %s on one before the next", count(have.count, "storage target"),
-		units.Bytes(have.size))
+	on := "all storage targets"
+	if have.count >= 0 {
+		on = units.Count(have.count, "storage target")
+	}
+	detail := fmt.Sprintf("large files are on %s, %s on one before the next", on, units.Bytes(have.size))
 	if targets > 0 {
 		detail += fmt.Sprintf("; the file system has %d", targets)
 	}
@@ -123,12 +126,4 @@ func parseLayout(text string) (l layout, ok bool) {
 		l.count = 1
 	}
 	return l, counted && sized && l.count >= -1 && l.size > 0
-}
-
-// count returns a number of things for people; -1: all of them.
-func count(n int, what string) string {
-	if n == -1 {
-		return "all " + what + "s"
-	}
-	return units.Count(n, what)
 }

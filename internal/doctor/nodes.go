@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -52,12 +51,6 @@ func JobNodes() ([]string, error) {
 	return job.Nodes, err
 }
 
-// NodesOfJob returns how many nodes the Slurm job has that this process is in; 0 outside of a job.
-func NodesOfJob() int {
-	nodes, _ := JobNodes() // none are 0
-	return len(nodes)
-}
-
 // nodeTimeout bounds a step on all nodes.
 const nodeTimeout = checkTimeout
 
@@ -76,9 +69,7 @@ func (r *report) part(ctx context.Context, part, dir, token string, nodes []stri
 }
 
 func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []string) {
-	b := make([]byte, 8)
-	random.Fill(b)
-	token := hex.EncodeToString(b)
+	token := random.Text()
 	defer func() {
 		// Even if ctx has ended.
 		if _, err := r.part(context.WithoutCancel(ctx), partRemove, dir, token, nodes); err != nil {

@@ -126,16 +126,8 @@ const filesImage = "files.img"
 
 var errFiles = errors.New(filesImage + " is not as CRIU writes it")
 
-// lengthen has CRIU take files as they are that have grown. now has the position of a process that writes and was at
-// the end of one. A process that reads goes on from its old position.
-func lengthen(path string, now map[string]int64) error {
-	if len(now) == 0 {
-		return nil
-	}
-	return adapt(path, now)
-}
-
-// adapt writes CRIU's list as lengthened returns it.
+// adapt writes CRIU's list as lengthened returns it: CRIU takes files as they are that have grown. now has the position
+// of a process that writes and was at the end of one. A process that reads goes on from its old position.
 func adapt(path string, now map[string]int64) error {
 	was, err := os.ReadFile(path)
 	if err != nil {

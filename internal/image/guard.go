@@ -137,8 +137,10 @@ func Guard(args []string) error {
 		return wakeThen(in, tree, args[1])
 	}
 	c := &command{CRIU: CRIU{Path: args[2]}, dir: args[1], args: args[3:]}
-	for range countInherited(args) {
-		c.files = append(c.files, os.NewFile(uintptr(guardFiles+len(c.files)), "program's end"))
+	for _, a := range args {
+		if a == "--inherit-fd" {
+			c.files = append(c.files, os.NewFile(uintptr(guardFiles+len(c.files)), "program's end"))
+		}
 	}
 	for fd := range guardFiles + len(c.files) - guardIn {
 		syscall.CloseOnExec(guardIn + fd)
@@ -265,14 +267,4 @@ func await(pid int) error {
 	}
 	os.Exit(ws.ExitStatus())
 	return nil
-}
-
-// countInherited counts the descriptors that CRIU is given.
-func countInherited(args []string) (n int) {
-	for _, a := range args {
-		if a == "--inherit-fd" {
-			n++
-		}
-	}
-	return n
 }

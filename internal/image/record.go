@@ -170,8 +170,9 @@ func (r *record) look(pid int) (sockets map[uint64]bool, err error) {
 		if to == "anon_inode:[io_uring]" {
 			return nil, fmt.Errorf("process %d (%s) uses io_uring, which CRIU cannot save", pid, pause.ProgramOf(pid))
 		}
-		if err != nil || !st.Mode().IsRegular() || !strings.HasPrefix(to, "/") || links(st) == 0 {
-			continue
+		if err != nil || !st.Mode().IsRegular() || !strings.HasPrefix(to, "/") ||
+			st.Sys().(*syscall.Stat_t).Nlink == 0 {
+			continue // CRIU saves a file without a name
 		}
 		r.note(to, st, reads(pid, filepath.Base(link)))
 	}
@@ -221,9 +222,6 @@ func reads(pid int, fd string) bool {
 	n, _ := fmt.Sscanf(rest, "%o", &flags)
 	return n == 1 && flags&unix.O_ACCMODE == unix.O_RDONLY
 }
-
-// links counts the names of a file. CRIU saves one without.
-func links(st os.FileInfo) uint64 { return uint64(st.Sys().(*syscall.Stat_t).Nlink) }
 
 // find fills in where a process has mapped shared memory from its beginning on.
 func (m *memory) find(f *os.File, mapped []mapping) error {

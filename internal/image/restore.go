@@ -527,8 +527,10 @@ func (r *record) start(o RestoreOptions, dir string, sections map[string]*os.Fil
 			cut = append(cut, f)
 		}
 	}
-	if err := lengthen(filepath.Join(dir, filesImage), ends); err != nil {
-		return nil, nil, err
+	if len(ends) > 0 {
+		if err := adapt(filepath.Join(dir, filesImage), ends); err != nil {
+			return nil, nil, err
+		}
 	}
 	var ours []*os.File
 	defer func() { closeAll(ours) }() // the helper and the process have theirs

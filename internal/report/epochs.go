@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 )
@@ -15,15 +16,15 @@ type sample struct {
 }
 
 // gathered has the ranks' times for one step.
-type gathered struct{ list []sample }
+type gathered []sample
 
-func (g *gathered) times() RankTimes {
-	if g == nil || len(g.list) == 0 {
+func (g gathered) times() RankTimes {
+	if len(g) == 0 {
 		return RankTimes{}
 	}
-	s := RankTimes{Min: g.list[0].v, Max: g.list[0].v, Slowest: g.list[0].rank, Ranks: len(g.list)}
+	s := RankTimes{Min: g[0].v, Max: g[0].v, Slowest: g[0].rank, Ranks: len(g)}
 	var vs []float64
-	for _, x := range g.list {
+	for _, x := range g {
 		vs = append(vs, x.v)
 		s.Min = min(s.Min, x.v)
 		if x.v > s.Max {
@@ -63,7 +64,7 @@ func (m *merger) epochs() {
 					LastIn: -1,
 					Flush:  map[string]RankTimes{}, Durable: map[string]float64{}, Stored: map[string]int64{},
 					ranks: map[int]bool{},
-					seen:  map[string]*gathered{}, written: map[string]int64{}, committed: map[string]int{}}
+					seen:  map[string]gathered{}, written: map[string]int64{}, committed: map[string]int{}}
 				list[key] = q
 			}
 			q.add(l.Rank, e, (zero+e.Mono)/1000)
@@ -85,10 +86,7 @@ func (m *merger) epochs() {
 }
 
 func (q *Epoch) sample(what string, rank int, ns int64) {
-	if q.seen[what] == nil {
-		q.seen[what] = &gathered{}
-	}
-	q.seen[what].list = append(q.seen[what].list, sample{rank, seconds(ns)})
+	q.seen[what] = append(q.seen[what], sample{rank, seconds(ns)})
 }
 
 // add takes in one event; at is when it ended.
@@ -152,13 +150,13 @@ func (m *merger) summarize(q *Epoch) {
 	for level := range q.Flush {
 		q.Flush[level] = q.seen["to "+level].times()
 	}
-	if a := q.seen["arrival"]; a != nil && q.Park.Max > q.Park.Min {
-		q.LastIn = a.times().Slowest
+	if a := q.seen["arrival"].times(); a.Ranks > 0 && q.Park.Max > q.Park.Min {
+		q.LastIn = a.Slowest
 	}
 	// The others wait for the slowest writer as well; the last voter waits for the
 	// vote alone.
 	for what, g := range q.seen {
-		if len(what) > 5 && what[:5] == "vote " {
+		if strings.HasPrefix(what, "vote ") {
 			q.Vote += g.times().Min
 		}
 	}
@@ -187,8 +185,7 @@ func (m *merger) assign() {
 	used := make([]bool, len(m.requests))
 	for i := range m.r.Epochs {
 		q := &m.r.Epochs[i]
-		until := q.Cut
-		until = cmp.Or(until, q.Over)
+		until := cmp.Or(q.Cut, q.Over)
 		more := 0
 		for j, k := range m.requests {
 			if used[j] || k.run != q.Run || k.at > until {

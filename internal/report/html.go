@@ -87,7 +87,7 @@ func (r *Report) cards() []card {
 	var all gathered
 	for _, e := range r.Epochs {
 		if e.Blocked.Ranks > 0 {
-			all.list = append(all.list, sample{0, e.Blocked.Median})
+			all = append(all, sample{0, e.Blocked.Median})
 		}
 	}
 	blocked := all.times()

@@ -77,7 +77,7 @@ type Epoch struct {
 	Fault     string               `json:"fault,omitempty"`            // why it failed
 	Completed int                  `json:"completed_by_run,omitempty"` // later start that committed it
 	ranks     map[int]bool         // that captured
-	seen      map[string]*gathered // samples by name
+	seen      map[string]gathered  // samples by name
 	written   map[string]int64     // by level, bytes of state, however often
 	committed map[string]int       // by level, ranks that saw it
 	putOff    bool                 // its cut was not used

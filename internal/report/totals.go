@@ -197,11 +197,9 @@ func (m *merger) rankSums() {
 		if s := sums[q.LastIn]; s != nil {
 			s.LastIn++
 		}
-		if g := q.seen["blocked"]; g != nil {
-			for _, x := range g.list {
-				if s := sums[x.rank]; s != nil {
-					s.Longest = max(s.Longest, x.v)
-				}
+		for _, x := range q.seen["blocked"] {
+			if s := sums[x.rank]; s != nil {
+				s.Longest = max(s.Longest, x.v)
 			}
 		}
 	}
