@@ -56,7 +56,6 @@ var ErrTimeout = errors.New("no answer in time")
 // maxOutput bounds the part of a command's output that is kept.
 const maxOutput = 64 << 20
 
-// output runs a command and returns its standard output.
 func (c *Client) output(ctx context.Context, args ...string) (string, error) {
 	timeout := cmp.Or(c.Timeout, defaultTimeout)
 	bounded, cancel := context.WithTimeout(ctx, timeout)
@@ -109,7 +108,6 @@ func execute(ctx context.Context, args []string) (stdout, stderr []byte, err err
 	return out.Bytes(), errs.Bytes(), err
 }
 
-// oneLine joins the lines of an error message.
 func oneLine(b []byte) string {
 	lines := strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' })
 	for i := range lines {

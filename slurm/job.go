@@ -20,7 +20,6 @@ type Job struct {
 	NodeName    string // this one's
 }
 
-// errEnv names a variable that Slurm has set to something unexpected.
 func errEnv(name, value string, err error) error {
 	return fmt.Errorf("slurm: variable %s=%q: %w", name, value, err)
 }
@@ -52,7 +51,6 @@ type envReader struct {
 	err    error
 }
 
-// read reads a variable.
 func read[T any](r *envReader, name string, parse func(string) (T, error)) T {
 	v, err := parse(r.getenv(name))
 	if err != nil && r.err == nil {

@@ -38,7 +38,6 @@ func (j *JobInfo) WhyNoRequeue(restarts int) string {
 	return ""
 }
 
-// errParse reports that a command's output was not understood.
 func errParse(command, field, value string, err error) error {
 	return fmt.Errorf("slurm: output of %s: %s=%q: %w", command, field, value, err)
 }

@@ -41,7 +41,6 @@ func (c *config) load() (*inputs, error) {
 	return &inputs{a.Rows, a.Cols, b.Cols, a.At, b.At, "matrices " + digest(a, b)}, nil
 }
 
-// digest returns the beginning of a hash of matrices.
 func digest(all ...*matfile.Matrix) string {
 	h := sha256.New()
 	var raw [8]byte

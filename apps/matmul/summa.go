@@ -161,10 +161,8 @@ func (s *summa[T]) prepare() (err error) {
 // steps returns the number of panels to multiply in all.
 func (s *summa[T]) steps() int { return s.config.repeat * len(s.panels) }
 
-// panel returns the panel of a step.
 func (s *summa[T]) panel(step int) panel { return s.panels[step%len(s.panels)] }
 
-// loop multiplies the panels that are left.
 func (s *summa[T]) loop(ctx context.Context) error {
 	shown := s.Progress(s.steps())
 	for ; s.next < int64(s.steps()); s.next++ {

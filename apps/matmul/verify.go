@@ -92,7 +92,6 @@ func product[T real](y []float64, block []T, x []float64, f func(float64) float6
 	}
 }
 
-// sum adds up the vectors of all ranks.
 func (s *summa[T]) sum(v *[]float64) error {
 	total := make([]float64, len(*v))
 	err := mpiwrap.Allreduce(s.World, total, *v, mpiwrap.Sum)

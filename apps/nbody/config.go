@@ -66,7 +66,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 	return &c, c.validate()
 }
 
-// validate names the first flag that makes no sense.
 func (c *config) validate() error {
 	switch {
 	case (c.in == "") == (c.plummer == 0):

@@ -47,11 +47,9 @@ func (p partition) block(rank int) (lo, hi int) {
 	return p.bodies * rank / p.ranks, p.bodies * (rank + 1) / p.ranks
 }
 
-// size returns the number of bodies that a rank owns.
 func (p partition) size(rank int) int {
 	lo, hi := p.block(rank)
 	return hi - lo
 }
 
-// largest returns the size of the largest block.
 func (p partition) largest() int { return (p.bodies + p.ranks - 1) / p.ranks }

@@ -86,7 +86,6 @@ func (s *simulation) start(ctx context.Context) error {
 	return s.ring()
 }
 
-// loop does the steps that are left and writes the result.
 func (s *simulation) loop(ctx context.Context) error {
 	shown := s.Progress(int(s.steps))
 	for ; s.step < s.steps; s.step++ {

@@ -96,7 +96,6 @@ func (e *engine) prepare() error {
 	return nil
 }
 
-// setBorder writes the left border of a strip.
 func (e *engine) setBorder(strip int, record []int32) error {
 	return e.queue.Write(e.border, 4*strip*kernel.Border, gpustate.Bytes(record))
 }

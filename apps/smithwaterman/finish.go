@@ -44,7 +44,6 @@ func (s *sweep) finish(c *config) error {
 	return s.write(c, best, text.Bytes())
 }
 
-// write writes the result file and prints the summary.
 func (s *sweep) write(c *config, best align.Best, text []byte) error {
 	if c.common.Out != "" {
 		if err := job.WriteResult(c.common.Out, func(w io.Writer) error {
@@ -100,7 +99,6 @@ func (s *sweep) passOn(w *align.Walk) (*align.Walk, error) {
 	return nil, mpiwrap.Send(s.World, w.Ops, left, tagWalk)
 }
 
-// receiveWalk receives a walk from the right.
 func (s *sweep) receiveWalk() (*align.Walk, error) {
 	right := s.World.Rank() + 1
 	head := make([]int64, 4)

@@ -68,7 +68,6 @@ func (c *config) align(ctx context.Context, j *job.Job) error {
 	return s.finish(c)
 }
 
-// loop computes the diagonals that are left.
 func (s *sweep) loop(ctx context.Context) error {
 	shown := s.Progress(s.engine.diagonals())
 	for ; s.next < int64(s.engine.diagonals()); s.next++ {

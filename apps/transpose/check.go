@@ -28,7 +28,6 @@ func (c *config) expected(round int64, i, j int) uint32 {
 	return c.element(i, j) + uint32(round)
 }
 
-// fill writes the rank's block at the start.
 func (t *transposer) fill() error {
 	lo, hi := share(t.config.rows, t.World.Rank(), t.World.Size())
 	block := t.out[:0]

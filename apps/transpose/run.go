@@ -111,7 +111,6 @@ func (t *transposer) block(round int64) int {
 	return (hi - lo) * cols
 }
 
-// loop does the rounds that are left.
 func (t *transposer) loop(ctx context.Context) error {
 	shown := t.Progress(int(t.config.rounds))
 	for t.round < t.config.rounds {

@@ -30,7 +30,6 @@ func newBench() *cobra.Command {
 	return cmd
 }
 
-// benchProgram returns the file of holdfast-bench.
 func benchProgram() (string, error) {
 	own, err := os.Executable()
 	if err != nil {

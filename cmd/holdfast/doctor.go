@@ -72,7 +72,6 @@ func examineHere(cmd *cobra.Command, allNodes bool) ([]doctor.Finding, error) {
 	return doctor.Run(cmd.Context(), d), nil
 }
 
-// doctorText has a paragraph for each finding, with its remedy.
 func doctorText(findings []doctor.Finding, quiet bool) string {
 	const indent, width = "         ", 100
 	var b strings.Builder

@@ -42,7 +42,6 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// addGroup adds commands below a heading of the help.
 func addGroup(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
 	for _, c := range commands {

@@ -31,7 +31,6 @@ type flagGroup struct {
 	flags   *pflag.FlagSet
 }
 
-// groups returns a command's own flags by heading.
 func groups(c *cobra.Command) (list []flagGroup) {
 	own := c.LocalFlags()
 	rest := newGroup("", own.SortFlags)

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// groups returns the groups of values, in their order.
 func groups(values []Value) [][]Value {
 	var out [][]Value
 	for i, v := range values {
@@ -97,10 +96,8 @@ func (v *Variable) Explain() string {
 	return "  " + v.Name + "\n" + Wrap(sentence(v.Help), "      ", pageWidth)
 }
 
-// title returns a group as a heading.
 func title(group string) string { return strings.ToUpper(group[:1]) + group[1:] }
 
-// sentence returns a help as one.
 func sentence(help string) string { return title(help) + "." }
 
 // Example returns a configuration file in which every key is a comment.

@@ -35,7 +35,6 @@ func Removed(key string) string {
 	return ""
 }
 
-// removedVariable is Removed for a variable.
 func removedVariable(name string) string {
 	for key := range removed {
 		if variable(key) == name {

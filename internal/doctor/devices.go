@@ -64,7 +64,6 @@ func ifAsked(asked bool) State {
 	return Note
 }
 
-// tryDevice writes a buffer and reads it back.
 func tryDevice(i gpustate.Info) (err error) {
 	dev, err := gpustate.Open(gpustate.Select{Kind: i.Kind, Platform: i.Platform, Name: i.Name, PCI: i.PCI})
 	if err != nil {

@@ -52,7 +52,6 @@ func lookDirectories(ctx context.Context, r *report) {
 // storeBytes is how much is put into an object store to measure it.
 const storeBytes = 32 << 20
 
-// store looks at the object store that is the level global.
 func (r *report) store(ctx context.Context) {
 	m, err := storage.MeasureStore(ctx, r.Global, storeBytes)
 	if err != nil {

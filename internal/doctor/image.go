@@ -45,7 +45,6 @@ func (r *report) lookImages(ctx context.Context, status string, try func(image.C
 
 var effective = regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`)
 
-// missingRights returns the missing rights of imageRights that a process has not.
 func missingRights(status string) (names []string) {
 	var have uint64
 	if m := effective.FindStringSubmatch(status); m != nil {

@@ -28,7 +28,6 @@ func lookLanguages(ctx context.Context, r *report) {
 	r.lookPython(ctx)
 }
 
-// lookCommand looks for the command that these programs start.
 func (r *report) lookCommand(self string) {
 	const check, remedy = "command", "module load holdfast, or set HOLDFAST_BIN to the path of the command"
 	if named := os.Getenv(config.BinVar); named != "" {

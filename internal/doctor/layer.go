@@ -74,7 +74,6 @@ func (r *report) lookLayer(ctx context.Context, self string) {
 	}
 }
 
-// judgeLayer judges the output of the proof.
 func (r *report) judgeLayer(title, out string, err error) {
 	const check = "libholdfast-mpi: "
 	_, answer, found := strings.Cut(out, "proof: ")

@@ -109,7 +109,6 @@ func lookMPI(ctx context.Context, r *report) {
 	}
 }
 
-// tryMPI starts two ranks.
 func (r *report) tryMPI(ctx context.Context, l mpirun.Launcher) {
 	line := l.Command(nil, mpirun.Part{Ranks: 2, Command: r.Self})
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)

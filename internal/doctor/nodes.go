@@ -54,7 +54,6 @@ func JobNodes() ([]string, error) {
 // nodeTimeout bounds a step on all nodes.
 const nodeTimeout = checkTimeout
 
-// part runs one part on every node and returns the answers.
 func (r *report) part(ctx context.Context, part, dir, token string, nodes []string) (map[string][]string, error) {
 	c := slurm.Client{Timeout: nodeTimeout}
 	lines, err := c.OutputOfAll(ctx, nodes, append(slices.Clone(r.Self), part, dir, token, slurm.FoldNodes(nodes))...)
@@ -97,7 +96,6 @@ func (r *report) lookNodes(ctx context.Context, level, dir string, nodes []strin
 	}
 }
 
-// broken reports nodes that could not write.
 func (r *report) broken(level, dir string, nodes []string, wrote map[string][]string) (any bool) {
 	for _, n := range nodes {
 		said := wrote[n]

@@ -196,7 +196,6 @@ func (s *share) copy(from, to, n int64) error {
 	return nil
 }
 
-// next reads the piece of the section that has an offset.
 func (s *share) next(off int64) error {
 	if err := s.x.ctx.Err(); err != nil {
 		return err

@@ -118,7 +118,6 @@ func (x *export) ranks(size int, array []layout.Owned) (ranks []int, err error) 
 	return []int{0}, nil
 }
 
-// rankOf lists or writes the regions of a rank.
 func (x *export) rankOf(rank int) (rows []Row, err error) {
 	sh, err := x.view.Fetch(x.ctx, x.epoch, rank)
 	if err != nil {

@@ -147,7 +147,6 @@ func (b *bag) keys() (kind string, out []byte) {
 	return fmt.Sprintf("<U%d", longest), out
 }
 
-// data writes the ranks' items, one after the other.
 func (b *bag) data(w io.Writer) error {
 	for i := range b.all {
 		if err := b.share(w, &b.all[i]); err != nil {

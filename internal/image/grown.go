@@ -86,7 +86,6 @@ func (r *rest) back() error {
 	return errors.Join(err, to.Close())
 }
 
-// drop removes what was kept.
 func (r *rest) drop() error { return errors.Join(os.Remove(r.kept.Name()), r.kept.Close()) }
 
 // shorten gives files the length that they had.
@@ -183,7 +182,6 @@ func lengthened(b []byte, now map[string]int64) ([]byte, error) {
 // magics precede the entries of the list, in bytes.
 const magics = 8
 
-// entries divides the list.
 func entries(b []byte) (list [][]byte, err error) {
 	if len(b) < magics {
 		return nil, errFiles
@@ -331,7 +329,6 @@ func (f field) append(b []byte) []byte {
 	return binary.AppendUvarint(b, f.value)
 }
 
-// fields reads a message.
 func fields(b []byte, each func(f field)) error {
 	next := func() uint64 {
 		v, n := binary.Uvarint(b)

@@ -219,7 +219,6 @@ func (w *waker) leave() {
 	_ = w.cmd.Wait()
 }
 
-// wakeThen is a waker's work.
 func wakeThen(in *os.File, cuda []int, gpu string) (err error) {
 	if line, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(line) == goLine {
 		return nil

@@ -204,7 +204,6 @@ func mappedFiles(pid int, writes bool) (map[string]os.FileInfo, error) {
 	return files, err
 }
 
-// note notes a file that a process reads, or also writes to.
 func (r *record) note(path string, st os.FileInfo, reads bool) {
 	at := slices.IndexFunc(r.Files, func(f file) bool { return f.Path == path })
 	if at < 0 {

@@ -314,7 +314,6 @@ func unpack(ctx context.Context, sh *storage.Shard, dir string) (r *record, file
 	return r, files, r.complete(sizes)
 }
 
-// readRecord reads the record of an image.
 func readRecord(ctx context.Context, sh *storage.Shard, n int64) (*record, error) {
 	if n > maxRecord {
 		return nil, fmt.Errorf("a record of %d bytes", n)
@@ -473,7 +472,6 @@ func isServed(pid int) bool {
 	return err == nil && bytes.Contains(b, []byte(" "+opencl.DoorPrefix+child.NameHere(pid)+"\n"))
 }
 
-// numbers are those that the processes and threads need.
 func (r *record) numbers() []int { return append([]int{r.PID}, r.Numbers...) }
 
 // passOver has the kernel give new processes later numbers. On another node, CRIU or a thread of this command could be
@@ -491,7 +489,6 @@ func passOver(numbers []int) {
 // threads of the process that restores it have these.
 func LeaveNumbers() { passOver([]int{1000}) }
 
-// nameOf names the process with a number.
 func nameOf(pid int) string {
 	b, _ := os.ReadFile(proc(pid, "comm")) // it may have ended
 	if p, err := child.Look(pid); err == nil && p.Ended {

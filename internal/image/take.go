@@ -556,7 +556,6 @@ func resume(cuda []int, to *pause.Moves) error {
 	return err
 }
 
-// goOn has them go on.
 func (f *family) goOn() (err error) {
 	for _, s := range f.stills {
 		err = errors.Join(err, s.GoOn())
@@ -584,7 +583,6 @@ func (f *family) end() (err error) {
 	return err
 }
 
-// signal sends a signal to all that have not ended.
 func (f *family) signal(s unix.Signal) (err error) {
 	for _, fd := range f.fds {
 		if e := unix.PidfdSendSignal(fd, s, nil, 0); !errors.Is(e, unix.ESRCH) {

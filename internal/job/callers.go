@@ -83,7 +83,6 @@ func (s *Supervisor) AcceptCaller(ctx context.Context, kind string) (*Caller, er
 	}
 }
 
-// serve admits callers until the Supervisor is closed.
 func (s *Supervisor) serve() {
 	for {
 		c, err := s.plane.AcceptClient(context.Background())

@@ -173,7 +173,6 @@ func (k *Contact) elsewhere() bool {
 // Client talks to a running job from outside.
 type Client struct{ *line }
 
-// notRunning returns the error of a directory whose job cannot be reached.
 func notRunning(dir string, err error) error {
 	return fmt.Errorf("no running job answers for %s (is the job running, and is this the directory it writes to? "+
 		"use its HOLDFAST_GLOBAL): %w", dir, err)

@@ -388,7 +388,6 @@ func (c *check) hole(box Region) error {
 	return e
 }
 
-// has reports whether a part has an element.
 func (p *Part) has(point []int64) bool {
 	for d, list := range p.Spans {
 		k := sort.Search(len(list), func(k int) bool { return list[k].end() > point[d] })

@@ -44,7 +44,6 @@ func (a *Array) KeyText(k Key) string {
 	return strconv.FormatInt(k.Int, 10)
 }
 
-// fitItems returns an error if the items of a rank are impossible.
 func (l *Local) fitItems(rank int) error {
 	bad := func(k Key, format string, args ...any) error {
 		return &ShapeError{Array: l.Name, Rank: rank, Why: "item " + l.KeyText(k) + " " + fmt.Sprintf(format, args...)}

@@ -66,7 +66,6 @@ func (k *conn) watch() {
 	}
 }
 
-// exited reports whether the process has ended.
 func (k *conn) exited() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +76,6 @@ func (k *conn) exited() bool {
 	return n > 0
 }
 
-// kill ends the process.
 func (k *conn) kill() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,7 +107,6 @@ func (k *conn) free() {
 	}
 }
 
-// read returns the next message.
 func (k *conn) read(b []byte) (wire.Message, error) {
 	n, _, flags, _, err := k.sock.ReadMsgUnix(b, nil) // descriptors, which no client sends, are dropped
 	if err != nil {
@@ -124,7 +121,6 @@ func (k *conn) read(b []byte) (wire.Message, error) {
 	return wire.Decode(b[:n])
 }
 
-// write sends a message with descriptors.
 func (k *conn) write(b []byte, fds ...int) error {
 	var oob []byte
 	if len(fds) > 0 {

@@ -134,7 +134,6 @@ func Run(ctx context.Context, opt Options) error {
 	return err
 }
 
-// owner names the process that serves a job.
 func owner(key string) string {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: Address(key), Net: "unixpacket"})
 	if err == nil {

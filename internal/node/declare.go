@@ -104,7 +104,6 @@ func (a *array) setBoxes(boxes []wire.Box) (count int64, err error) {
 	return count, l.Fits(-1)
 }
 
-// partOf returns a box as layouts have it.
 func partOf(box wire.Box) (p layout.Part) {
 	for _, a := range box {
 		if a.Block == 0 {

@@ -53,7 +53,6 @@ func (s *session) announceLate() error {
 	return nil
 }
 
-// lateArrived handles ARRIVED.
 func (s *session) lateArrived(code int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -107,7 +107,6 @@ func newPages() (*pages, error) {
 func word(b []byte) *uint32   { return (*uint32)(unsafe.Pointer(unsafe.SliceData(b))) }
 func number(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// set changes bits of the flags.
 func (p *pages) set(bit uint32, on bool) {
 	p.open.Lock()
 	defer p.open.Unlock()

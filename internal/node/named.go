@@ -94,7 +94,6 @@ const (
 	sharesArray  = "holdfast.shares"
 )
 
-// reserved reports whether a name is the daemon's.
 func reserved(name string) bool { return strings.HasPrefix(name, "holdfast.") }
 
 // checkpointers returns all that the session has, that of the points last.
@@ -261,7 +260,6 @@ func (n *named) share(global []*array) error {
 	return nil
 }
 
-// share identifies the rank's share of a global array.
 func (a *array) share() string {
 	sum := sha256.Sum256(fmt.Append(nil, a.dims, a.parts))
 	return hex.EncodeToString(sum[:])
@@ -278,7 +276,6 @@ func shareIn(shares []byte, name string) string {
 	return ""
 }
 
-// save takes a checkpoint now.
 func (s *session) save(ctx context.Context, m wire.Message) (code int32, value uint64, err error) {
 	if s.restart != nil {
 		return 0, 0, fmt.Errorf("%w: a checkpoint was begun before hf_restart_end", wire.ErrMalformed)

@@ -38,7 +38,6 @@ func (k *retained) free(log *slog.Logger) {
 	}
 }
 
-// retain keeps the capture of a rank for its next start.
 func (d *daemon) retain(by retainKey, k *retained) {
 	d.mu.Lock()
 	was := d.retained[by]

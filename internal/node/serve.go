@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// serve answers requests until the client disconnects.
 func (s *session) serve() {
 	for {
 		m, err := s.receive()

@@ -133,7 +133,6 @@ func (s *session) failure() error {
 	return s.err
 }
 
-// run serves the client until it disconnects.
 func (s *session) run() {
 	watched := make(chan struct{})
 	go func() {
@@ -202,7 +201,6 @@ func (s *session) read() {
 	}
 }
 
-// receive waits for the next message.
 func (s *session) receive() (wire.Message, error) {
 	select {
 	case m := <-s.inbox:
@@ -285,7 +283,6 @@ func (s *session) refuse(err error) {
 	}
 }
 
-// newRank makes the rank that HELLO describes, and its options.
 func (s *session) newRank(m wire.Message) error {
 	p, err := newPages()
 	if err != nil {

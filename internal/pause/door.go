@@ -105,7 +105,6 @@ var errOther = errors.New("another command is at work on it")
 // errStopped: nothing of a process runs, nor its listener.
 var errStopped = errors.New("it is stopped, as by Ctrl-Z: kill -CONT has it go on")
 
-// stopped returns errStopped for a process that is.
 func stopped(pid int) error {
 	if p, err := child.Look(pid); err == nil && p.Stopped {
 		return errStopped

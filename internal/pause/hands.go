@@ -164,7 +164,7 @@ type program struct {
 	env map[string]string
 }
 
-// ours returns the ours of a supervisor's run for which somebody listens here.
+// ours returns the programs of a supervisor's run for which somebody listens here.
 func ours(prefix, supervisor string, h *Heard) (list []program) {
 	found, err := Mine(prefix)
 	if err != nil {
@@ -181,13 +181,11 @@ func ours(prefix, supervisor string, h *Heard) (list []program) {
 	return list
 }
 
-// pass passes bytes on, until one of both ends.
 func pass(to, from net.Conn) {
 	_, err := io.Copy(to, from)
 	_ = errors.Join(err, to.Close(), from.Close()) // the other side notices
 }
 
-// environ returns the environment that a process was started with.
 func environ(pid int) map[string]string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)) // one that has ended has none
 	env := map[string]string{}

@@ -30,7 +30,6 @@ func ParseMoves(ctx context.Context, text string) (*Moves, error) {
 // MovesOn reads the same for each node of a run by itself, when that is known.
 func MovesOn(text string) *Moves { return &Moves{text: text} }
 
-// on returns the moves of a process.
 func (m *Moves) on(d *door) (*Moves, error) {
 	if m == nil || d.machine == nil {
 		return m, nil

@@ -112,7 +112,6 @@ func (g *Group) all(which []int, line, what string) error {
 	return errors.Join(errs...)
 }
 
-// every returns the numbers of all.
 func (g *Group) every() []int {
 	which := make([]int, len(g.doors))
 	for i := range which {
@@ -131,7 +130,6 @@ func (g *Group) without() (which []int) {
 	return which
 }
 
-// states asks for them.
 func (g *Group) states() ([]state, error) {
 	states := make([]state, len(g.doors))
 	for i, d := range g.doors {

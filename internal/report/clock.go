@@ -61,7 +61,6 @@ func offset(a, b stages) (c Clock, common bool) {
 	return c, common
 }
 
-// clocks finds the offsets of all nodes in all runs.
 func clocks(logs []events.RankLog) map[int]map[string]Clock {
 	byNode := map[int]map[string]stages{}
 	reference := map[int]string{}

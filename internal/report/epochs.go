@@ -43,7 +43,6 @@ type epochKey struct {
 	epoch uint64
 }
 
-// epochs collects each epoch from all ranks.
 func (m *merger) epochs() {
 	list := map[epochKey]*Epoch{}
 	for i := range m.logs {
@@ -130,7 +129,6 @@ func (q *Epoch) add(rank int, e *events.Event, at int64) {
 	}
 }
 
-// store counts writes to a level.
 func (q *Epoch) store(e *events.Event) {
 	if e.Text == "" {
 		q.Stored[e.Level] += e.Stored
@@ -138,7 +136,6 @@ func (q *Epoch) store(e *events.Event) {
 	}
 }
 
-// summarize makes the figures of an epoch from its samples.
 func (m *merger) summarize(q *Epoch) {
 	q.Park, q.Drain, q.Capture = q.seen["park"].times(), q.seen["drain"].times(), q.seen["capture"].times()
 	for level, n := range q.written {

@@ -69,7 +69,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, p)
 }
 
-// date returns a time to the second.
 func date(t time.Time) string { return t.UTC().Round(time.Second).Format(time.DateTime) }
 
 // at returns a time since the first start.
@@ -193,7 +192,6 @@ type outcome struct {
 	Failed             bool
 }
 
-// outcome returns the result of an epoch.
 func (r *Report) outcome(q Epoch) outcome {
 	at := strings.Join(slices.Sorted(maps.Keys(q.Durable)), ", ")
 	switch {
@@ -236,7 +234,6 @@ func (run Run) lasted() string {
 	return text
 }
 
-// time returns a time of the report by the clock.
 func (r *Report) time(us int64) time.Time { return r.Start.Add(time.Duration(us) * time.Microsecond) }
 
 // clockNotes says when checkpoints are taken, and how the clocks of the nodes were brought together.

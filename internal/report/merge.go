@@ -84,7 +84,6 @@ func mergeLogs(now time.Time, logs []events.RankLog, notes []string) (*Report, e
 	return m.r, nil
 }
 
-// noLogs returns the error of a job without logs.
 func noLogs(notes []string) error {
 	const most = 3
 	why := strings.Join(notes[:min(most, len(notes))], "; ")
@@ -175,7 +174,6 @@ func (m *merger) follow() {
 	slices.SortStableFunc(m.requests, func(a, b instant) int { return cmp.Compare(a.at, b.at) })
 }
 
-// notable picks out the instants.
 func (m *merger) notable(l *events.RankLog, e *events.Event, at int64) {
 	k := instant{run: l.Header.Run, rank: l.Rank, at: at, what: e.Name, epoch: e.Epoch}
 	switch e.Name {
@@ -213,7 +211,6 @@ func (m *merger) fault(l *events.RankLog, e *events.Event, at int64, what string
 		Text: e.Text, Ranks: 1})
 }
 
-// runs describes each start.
 func (m *merger) runs() {
 	byRun := map[int][]*tracker{}
 	for _, t := range m.trackers {
@@ -277,7 +274,6 @@ func (m *merger) restart(run *Run) {
 	run.began = run.began || gone
 }
 
-// ending says how a run ended.
 func (m *merger) ending(run *Run, ts []*tracker) {
 	var closed, stopped int
 	alive := int64(0)

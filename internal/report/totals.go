@@ -118,7 +118,6 @@ func (l *track) turnInto(k kind, after int64) float64 {
 	return float64(us) / 1e6
 }
 
-// totals adds up where the time went.
 func (m *merger) totals() {
 	r := m.r
 	t := &r.Totals
@@ -155,7 +154,6 @@ func (m *merger) totals() {
 	m.rankSums()
 }
 
-// add counts one rank's track of a run.
 func (t *Totals) add(l *track, run *Run) {
 	s := l.seconds()
 	t.Computing += s[computing] + s[lost]

@@ -68,7 +68,6 @@ func kindOf(name string) launcherKind {
 	return launchPlain
 }
 
-// parseCommand takes a command line apart.
 func parseCommand(args []string) (*command, error) {
 	c := &command{kind: kindOf(args[0]), name: args[0]}
 	var err error
@@ -210,7 +209,6 @@ func (c *command) onNodes(nodes, out []string, tasks, allocated int) []string {
 	return append(line, c.program()...)
 }
 
-// program returns the program with the words before it.
 func (c *command) program() []string { return append(slices.Clone(c.before), c.prog...) }
 
 // parseMpirun takes the options that name machines out of the command line.

@@ -71,7 +71,6 @@ func (a *account) close(orderly bool) error {
 	return a.log.Close()
 }
 
-// turn notes the program's activity from now on.
 func (a *account) turn(state string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,14 +86,12 @@ func (a *account) next(d time.Duration, by string) {
 	}
 }
 
-// restored notes that the program goes on from an image.
 func (a *account) restored(e storage.Epoch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.newest, a.cut = uint64(e), time.Now()
 }
 
-// taken notes an image, or why there is none.
 func (a *account) taken(t image.Taken, began time.Time, final bool, err error) {
 	e, now, stopped := uint64(t.Epoch), time.Now(), began.Add(t.Stopped)
 	s := job.EpochStatus{Epoch: e, Bytes: t.Bytes, BlockedSeconds: t.Stopped.Seconds()}
@@ -127,7 +124,6 @@ func (a *account) taken(t image.Taken, began time.Time, final bool, err error) {
 	}
 }
 
-// status answers holdfast status.
 func (a *account) status() *job.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,7 +154,6 @@ func (a *account) ranks() []job.RankStatus {
 	return []job.RankStatus{r}
 }
 
-// request serves holdfast request.
 func (m *images) request(ctx context.Context, stop, wait bool) error {
 	if stop {
 		return errors.New("a program under holdfast run --image ends with its last image when that gets SIGTERM")

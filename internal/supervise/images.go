@@ -218,7 +218,6 @@ func (m *images) stop(s *start) {
 	m.run.post(s.ctx, decide.Asked{OK: err == nil})
 }
 
-// take takes an image and reports that.
 func (m *images) take(s *start, final bool) (t image.Taken, err error) {
 	m.busy.Lock()
 	defer m.busy.Unlock()

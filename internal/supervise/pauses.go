@@ -118,7 +118,6 @@ func (r *run) dirForCommands(name string) (dir string, made bool, err error) {
 	return dir, made, errors.Join(err, aerr)
 }
 
-// publish says where commands ask for a pause.
 func (p *pauses) publish(ctx context.Context) (remove func()) {
 	dir, made, err := p.run.dirForCommands("holdfast-run")
 	var unpublish func()
@@ -139,7 +138,6 @@ func (p *pauses) publish(ctx context.Context) (remove func()) {
 	}
 }
 
-// begins says which nodes a start is on.
 func (p *pauses) begins(nodes []string) {
 	if p == nil {
 		return
@@ -306,7 +304,6 @@ func (v *visit) ask(ctx context.Context, what pause.Ask, far *[]pause.Far) error
 // busyTime is how long one command waits for another.
 const busyTime = 20 * time.Second
 
-// do carries out a request with all ranks.
 func (p *pauses) do(ctx context.Context, a pause.Ask, answer *pause.Answer) error {
 	late := time.NewTimer(busyTime)
 	defer late.Stop()
@@ -370,7 +367,6 @@ func (p *pauses) answer(ctx context.Context, c *job.Caller) {
 	_ = c.Say(answer) // it may have ended
 }
 
-// suspends takes a signal of Slurm's.
 func (p *pauses) suspends(is bool) {
 	w := continued
 	if is {

@@ -239,7 +239,6 @@ func (s *setup) fewerNodes(have int) {
 	s.log.say("the job has come back with %d nodes: %d for the program, %d spare", have, min(want, have), s.opt.Spares)
 }
 
-// here reports whether this command runs on a node.
 func (s *setup) here(node string) bool {
 	name, err := os.Hostname()
 	return err == nil && name == node || s.cfg.Job != nil && node == s.cfg.Job.NodeName

@@ -122,7 +122,6 @@ func (g *requeuers) exclude(dead []string) {
 	g.dead = dead
 }
 
-// start starts a requeuer on a node.
 func (g *requeuers) start(node string) {
 	cmd := exec.Command("srun", "--overlap", "--mpi=none", "-Q", "-N1", "-n1", "-J",
 		job.GuardStep, "-w", node, "-i", "none", g.run.opt.Self, "guard")

@@ -122,7 +122,6 @@ func (s *start) catchUp() {
 // end with its process; longer waits are for a node that is gone as well.
 const catchTime = time.Second
 
-// listen passes on rank 0's reports.
 func (s *start) listen() {
 	caught := sync.OnceFunc(func() { close(s.caught) })
 	defer caught()
@@ -187,7 +186,6 @@ func (s *start) follow() {
 	}
 }
 
-// request asks rank 0 for a final checkpoint.
 func (s *start) request(within time.Duration) (answer decide.Event) {
 	if s.hand(func() {
 		w := s.rank0.Load()

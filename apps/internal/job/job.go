@@ -136,7 +136,6 @@ func (j *Job) Restore(ctx context.Context, run string, arrays []Array, states ..
 	return restored, nil
 }
 
-// protect protects everything for Restore.
 func (j *Job) protect(name *runName, arrays []Array, states []State) error {
 	ck := j.Checkpoints.ck
 	protect := ck.Protect

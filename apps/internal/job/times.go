@@ -42,7 +42,6 @@ type EpochTimes struct {
 	Error   string             `json:"error,omitempty"`
 }
 
-// add enters the checkpointer's figures.
 func (t *Times) add(s coordinated.Stats) {
 	t.Epochs = []EpochTimes{}
 	t.Restore = s.Restore.Took.Seconds()

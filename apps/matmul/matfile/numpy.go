@@ -84,7 +84,6 @@ func npyHeader(r io.Reader) (string, error) {
 	return string(text), nil
 }
 
-// npySize parses the shape of a matrix.
 func npySize(shape string) (rows, cols int, err error) {
 	parts := strings.Split(strings.TrimSuffix(strings.ReplaceAll(shape, " ", ""), ","), ",")
 	if len(parts) != 2 {

@@ -42,7 +42,6 @@ func Read(r io.Reader) (*System, error) {
 	}
 }
 
-// add appends one record.
 func (s *System) add(record []string) error {
 	var v [7]float32
 	for k, text := range record {

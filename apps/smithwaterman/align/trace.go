@@ -159,7 +159,6 @@ func (m *Map) Back(w *Walk) {
 	}
 }
 
-// fromH leaves a cell of H.
 func (w *Walk) fromH(from byte) {
 	switch from {
 	case stop:

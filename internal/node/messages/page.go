@@ -152,7 +152,6 @@ func (p *Page) comm(slot int) (name string, members []int) {
 	return p.name(at+24, CommBytes), members
 }
 
-// wait returns one thing that a call waits for.
 func (p *Page) wait(at int) endpoint.Wait {
 	w := endpoint.Wait{Source: p.i32(at), Tag: p.i32(at + 4), Send: p.u32(at+12)&WaitSend != 0,
 		Taken: p.u32(at+12)&WaitTaken != 0}
@@ -252,7 +251,6 @@ func (p *Page) Collectives() []endpoint.Collective {
 // Concurrent reports whether several threads may call MPI.
 func (p *Page) Concurrent() bool { return p.u32(atThreads) != 0 }
 
-// entered counts the collectives of each communicator.
 func (p *Page) entered() map[string]uint64 {
 	out := map[string]uint64{}
 	for _, c := range p.Collectives() {

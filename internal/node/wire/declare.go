@@ -21,7 +21,6 @@ func (a *Axis) valid() bool {
 	return a.Block > 0 && a.Block < a.Count && a.Stride > a.Block && a.Stride <= MaxElems/((a.Count-1)/a.Block)
 }
 
-// declared passes over the body of a DECLARE.
 func (m *Message) declared(f *codec.Fields) {
 	dims, boxes := uint32(len(m.Dims)), uint32(len(m.Boxes))
 	codec.Fixed(f, &m.Array, &m.Elem, &m.Kind, &m.Flags)

@@ -266,7 +266,6 @@ func reserved(f *codec.Fields) {
 	f.Check(zero == 0, "a reserved number")
 }
 
-// howMany is the number of the arrays that are picked.
 func (m *Message) howMany() uint32 {
 	if m.All {
 		return All

@@ -57,7 +57,6 @@ func (m *Machine) own() bool {
 	return len(m.past.at) == 0 || before == t.code && len(t.last.Committed) == 0
 }
 
-// committed notes an epoch at a level.
 func (m *Machine) committed(level string, e uint64) {
 	m.past.at[level] = max(m.past.at[level], e)
 }
@@ -310,7 +309,6 @@ func (m *Machine) pause() {
 	}
 }
 
-// wake takes a signal in a pause.
 func (m *Machine) wake(s os.Signal) {
 	if m.phase != pausing || !m.isStop(s) {
 		m.postpone(s)
@@ -404,7 +402,6 @@ func (m *Machine) await(wait time.Duration, why string) {
 	m.replay(m.waitOn)
 }
 
-// waitOn takes a signal in that time.
 func (m *Machine) waitOn(s os.Signal) {
 	m.announces(s, func(_ time.Duration, why string) {
 		if m.phase == awaiting && (m.isStop(s) || why != "") {

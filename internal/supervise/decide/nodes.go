@@ -134,7 +134,6 @@ func (m *Machine) inquire() {
 	m.examine(forDeath, ask)
 }
 
-// examined takes the answer.
 func (m *Machine) examined(faults map[string]string) {
 	n, t, before := &m.nodes, m.try, len(m.nodes.dead)
 	fresh := false

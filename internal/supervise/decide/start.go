@@ -63,7 +63,6 @@ type request struct {
 	pass   syscall.Signal // for a program that cannot be asked
 }
 
-// hear takes an event of a start that goes on.
 func (t *try) hear(m *Machine, ev Event) {
 	switch ev := ev.(type) {
 	case Announced:
@@ -130,7 +129,6 @@ func (c *clock) stood(now time.Time) (d time.Duration) {
 	return d
 }
 
-// died notes the first death.
 func (m *Machine) died(at time.Time, silent time.Duration, node string) {
 	t := m.try
 	if !t.death.noticed.IsZero() {
@@ -167,7 +165,6 @@ func (m *Machine) lost(silent time.Duration) {
 	m.say("rank 0 on node %s is lost: it %s", node, what)
 }
 
-// report takes a report of rank 0.
 func (m *Machine) report(rep job.Report) {
 	t := m.try
 	if rep.Failed != "" {

@@ -136,7 +136,6 @@ func (m *Machine) terminated() {
 	})
 }
 
-// stop asks for the final checkpoint.
 func (m *Machine) stop(why string, within time.Duration, s os.Signal) {
 	if m.limit.stopping {
 		m.say("%s: the program is being stopped already", why)

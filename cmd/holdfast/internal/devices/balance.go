@@ -48,7 +48,6 @@ type moveRow struct {
 	Error   string `json:"error,omitempty"` // why it did not move
 }
 
-// row tells of one move.
 func (s saying) row(m moveRow) (err error) {
 	switch {
 	case s.asJSON:

@@ -23,7 +23,6 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{newGpud(), worker, newMigrate(), newPause(), newResume(), newBalance(), newOpenCL()}
 }
 
-// keyFile returns the file with the key of servers of devices.
 func keyFile(cmd *cobra.Command) (string, error) {
 	c, err := verb.Settings(cmd)
 	if err != nil {

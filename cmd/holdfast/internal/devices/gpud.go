@@ -231,7 +231,6 @@ func (o *gpudFlags) moveAway(ctx context.Context, s *gpud.Server) {
 // dial is gpud.DialStatus or gpud.DialAdmin.
 type dial func(ctx context.Context, addr, keyFile string) (*gpud.Admin, error)
 
-// statusOf asks the server at addr for its state.
 func statusOf(ctx context.Context, dial dial, addr, keyFile string) (gpud.Status, error) {
 	a, err := dial(ctx, addr, keyFile)
 	if err != nil {

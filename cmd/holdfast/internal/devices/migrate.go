@@ -80,7 +80,6 @@ func move(ctx context.Context, server, moveKey string, c gpud.ClientStatus, to s
 	return gpud.Moved{Client: c.ID, Program: c.Program, PID: c.PID, To: to, Err: err.Error()}
 }
 
-// destination turns the user's text into a selection.
 func destination(text string) string {
 	if text == "local" {
 		return ""

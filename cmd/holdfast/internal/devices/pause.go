@@ -203,7 +203,6 @@ func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Grou
 	return o.report(cmd, g.Results(), err)
 }
 
-// report says how it went.
 func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err error) error {
 	var werr error
 	results = slices.DeleteFunc(results, func(r pause.Result) bool { return r.State == "" && r.Error == "" })

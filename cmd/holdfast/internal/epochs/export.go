@@ -61,7 +61,6 @@ func newExport() *cobra.Command {
 	return cmd
 }
 
-// namedTwice returns the error of a command line with an epoch as option and as argument.
 func namedTwice(cmd *cobra.Command, option, arg string) error {
 	return fmt.Errorf("the epoch is named twice: -e %s and %s; usage: %s", option, arg, cmd.UseLine())
 }

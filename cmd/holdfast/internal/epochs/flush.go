@@ -59,7 +59,6 @@ func newFlush() *cobra.Command {
 	return cmd
 }
 
-// addJobs adds the flag that says how many shards a command works on at once.
 func addJobs(cmd *cobra.Command, jobs *int) {
 	cmd.Flags().IntVarP(jobs, "jobs", "j", 4, "number of shards to work on at once")
 }

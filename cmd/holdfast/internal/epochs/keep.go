@@ -93,7 +93,6 @@ func namesAnother(name string) bool {
 	return err == nil || name == "newest"
 }
 
-// keepOne keeps an epoch, or takes that back.
 func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keepRow, err error) {
 	ctx := cmd.Context()
 	kept, err := checkpoints.Pins(ctx, dir)
@@ -133,7 +132,6 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 	return keepRowOf(&k, dir, false), checkpoints.PinEpoch(ctx, dir, e, k.Name)
 }
 
-// listKept lists the epochs that stay in a directory.
 func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
 	kept, err := checkpoints.Pins(cmd.Context(), dir)
 	if err != nil && kept == nil {

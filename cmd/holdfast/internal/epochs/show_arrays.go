@@ -129,7 +129,6 @@ func countsOf(cmd *cobra.Command, v *checkpoints.View, info *checkpoints.EpochIn
 	return row
 }
 
-// text returns one sentence.
 func (r *countsRow) text() string {
 	if r.Image != "" {
 		return fmt.Sprintf("Epoch %d is an image of %s: holdfast image --restore starts it.", r.Epoch, r.Image)

@@ -118,7 +118,6 @@ func newImage() *cobra.Command {
 	return cmd
 }
 
-// save takes an image.
 func (o *imageFlags) save(cmd *cobra.Command, pid int, row *imageRow) error {
 	served, cuda, err := image.Programs(pid)
 	if err != nil {
@@ -157,7 +156,6 @@ func warn(cmd *cobra.Command, list []string) {
 	}
 }
 
-// start starts a program from an image.
 func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -26,7 +26,6 @@ import (
 // tellFile is the descriptor at which a daemon with --tell says that clients can connect, or why not.
 const tellFile = 3
 
-// sayReady tells whoever started the daemon that it is ready.
 func sayReady(w io.Writer, err error) {
 	if err != nil {
 		return

@@ -57,7 +57,6 @@ func (o *statusOptions) printPrograms(w io.Writer, list []pause.Program, again b
 	return err
 }
 
-// tellPrograms has a line for each program.
 func tellPrograms(b *strings.Builder, list []pause.Program) error {
 	if err := cli.Table(b, programTable(list)); err != nil {
 		return err
@@ -70,7 +69,6 @@ func tellPrograms(b *strings.Builder, list []pause.Program) error {
 	return nil
 }
 
-// programTable has a line for each program.
 func programTable(list []pause.Program) [][]string {
 	out := [][]string{{"PID", "PROGRAM", "LIBRARY", "STATE", "FOR", "HOLDS", "DEVICES"}}
 	ranks := slices.ContainsFunc(list, func(p pause.Program) bool { return p.Node != "" })

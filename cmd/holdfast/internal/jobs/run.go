@@ -94,7 +94,6 @@ func (o *imageFlags) add(fs *pflag.FlagSet) {
 		"and write behind it; otherwise it is cut off")
 }
 
-// into gives the options to a run.
 func (o *imageFlags) into(cmd *cobra.Command, opt *supervise.Options) (err error) {
 	for _, name := range imageFlagNames {
 		if cmd.Flags().Changed(name) && !o.on {

@@ -193,7 +193,6 @@ func printEpochs(w io.Writer, st *job.Status) error {
 	return epochTable(w, st.Epochs)
 }
 
-// epochTable lists the newest epochs, and why some of them failed.
 func epochTable(w io.Writer, epochs []job.EpochStatus) error {
 	out := [][]string{{"EPOCH", "RANK 0 SAVED", "BLOCKED", "DURABLE"}}
 	var failed []string
@@ -243,7 +242,6 @@ func daemonText(ranks []job.RankStatus) string {
 	return "holdfast node: process " + strings.Join(all, ", ")
 }
 
-// lossText returns the cost of a node's loss now.
 func lossText(l *job.LossStatus) string {
 	switch {
 	case l == nil:
@@ -348,7 +346,6 @@ func rankTable(st, before *job.Status, since time.Duration, each bool) [][]strin
 	return out
 }
 
-// doingText returns the details of a state.
 func doingText(r job.RankStatus) string {
 	var parts []string
 	if r.Call != "" {
