@@ -14,7 +14,7 @@ import (
 )
 
 func newConfig() *cobra.Command {
-	var asJSON, all, example bool
+	var all, example bool
 	cmd := newVerb("config [KEY...]", "print the settings in force and where they come from", cobra.ArbitraryArgs,
 		func(cmd *cobra.Command, names []string) error {
 			c := coordinated.ReadConfig("")
@@ -39,7 +39,7 @@ func newConfig() *cobra.Command {
 			for _, v := range others {
 				text += v.Explain()
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				err = cli.JSONLines(cmd.OutOrStdout(), values)
 			} else {
 				_, err = fmt.Fprint(cmd.OutOrStdout(), text)
@@ -57,7 +57,7 @@ func newConfig() *cobra.Command {
 			return nil
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &asJSON, "write one JSON object per key", config.Value{})
+	cli.JSON(f, "write one JSON object per key", config.Value{})
 	f.BoolVar(&all, "all", false, "explain every key")
 	f.BoolVar(&example, "example", false, "write a holdfast.yaml in which every key is a comment")
 	cmd.MarkFlagsMutuallyExclusive("json", "all", "example")

@@ -16,14 +16,14 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON, quiet, allNodes bool
+	var quiet, allNodes bool
 	cmd := newVerb("doctor", "check that this machine has what a job needs", cobra.NoArgs,
 		func(cmd *cobra.Command, _ []string) error {
 			findings, err := examineHere(cmd, allNodes)
 			if err := cmp.Or(err, cmd.Context().Err()); err != nil {
 				return err
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				err = cli.JSONLines(cmd.OutOrStdout(), findings)
 			} else {
 				_, err = io.WriteString(cmd.OutOrStdout(), doctorText(findings, quiet))
@@ -39,7 +39,7 @@ func newDoctor() *cobra.Command {
 			}
 			return nil
 		})
-	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per check", doctor.Finding{})
+	cli.JSON(cmd.Flags(), "write one JSON object per check", doctor.Finding{})
 	cmd.Flags().BoolVar(&allNodes, "nodes", false, "check only the checkpoint directories, on all nodes of this "+
 		"Slurm job")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "write only warnings and what failed")

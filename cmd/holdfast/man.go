@@ -12,7 +12,6 @@ import (
 )
 
 func newMan() *cobra.Command {
-	var asJSON bool
 	cmd := newVerb("man DIR", "write the manual pages", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
@@ -38,13 +37,13 @@ func newMan() *cobra.Command {
 			}
 			slices.Sort(names)
 			names = slices.Compact(names)
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.JSONLines(cmd.OutOrStdout(), names)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d pages in %s\n", len(names), args[0])
 			return err
 		})
-	cli.JSON(cmd.Flags(), &asJSON, "write the name of each page as JSON", "")
+	cli.JSON(cmd.Flags(), "write the name of each page as JSON", "")
 	return cmd
 }
 

@@ -83,8 +83,14 @@ type JSONFlag struct {
 
 // JSON adds --json to a command that then writes values of these types, or a [Failure], one on each line. docs/schemas
 // describes them.
-func JSON(f *pflag.FlagSet, on *bool, usage string, writes ...any) {
-	f.BoolVar(on, "json", false, usage)
+func JSON(f *pflag.FlagSet, usage string, writes ...any) {
+	f.Bool("json", false, usage)
 	flag := f.Lookup("json")
 	flag.Value = &JSONFlag{flag.Value, writes}
+}
+
+// AsJSON reports whether a command was given --json.
+func AsJSON(cmd *cobra.Command) bool {
+	on, _ := cmd.Flags().GetBool("json")
+	return on
 }

@@ -88,7 +88,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 		// A failure then comes from the interruption.
 		err = errors.New("interrupted")
 	}
-	if f := cmd.Flags().Lookup("json"); f != nil && f.Changed && f.Value.String() == "true" {
+	if AsJSON(cmd) {
 		_ = JSONLines(stdout, []Failure{{err.Error()}})
 	}
 	text := err.Error()

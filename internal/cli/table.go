@@ -20,9 +20,9 @@ func Table(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
-// Rows writes rows as JSON, or as the table that cells makes of them.
-func Rows[T any](cmd *cobra.Command, asJSON bool, rows []T, cells func([]T) [][]string) error {
-	if asJSON {
+// Rows writes rows as JSON with --json, else as the table that cells makes of them.
+func Rows[T any](cmd *cobra.Command, rows []T, cells func([]T) [][]string) error {
+	if AsJSON(cmd) {
 		return JSONLines(cmd.OutOrStdout(), rows)
 	}
 	return Table(cmd.OutOrStdout(), cells(rows))

@@ -16,7 +16,6 @@ import (
 
 func newBalance() *cobra.Command {
 	var every time.Duration
-	var asJSON bool
 	p := &gpud.Window{}
 	cmd := newVerb("balance SERVER...", "move programs from busy devices to idle ones", cobra.MinimumNArgs(1),
 		func(cmd *cobra.Command, args []string) error {
@@ -28,12 +27,12 @@ func newBalance() *cobra.Command {
 				p.Confirm = 1
 			}
 			b := &gpud.Balancer{Servers: args, KeyFile: gpud.MoveKeyFile(key), Policy: p}
-			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON}.row
+			say := saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), cli.AsJSON(cmd)}.row
 			return balance(cmd.Context(), b, every, say, cmd.ErrOrStderr())
 		})
 	f := cmd.Flags()
 	verb.KeyFlag(cmd, "key", "gpud.key")
-	cli.JSON(f, &asJSON, "write one JSON object per move", moveRow{})
+	cli.JSON(f, "write one JSON object per move", moveRow{})
 	f.DurationVar(&every, "every", 0, "repeat, with this much time between rounds (default: once)")
 	return cmd
 }

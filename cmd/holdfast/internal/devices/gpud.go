@@ -35,7 +35,6 @@ type gpudFlags struct {
 	metrics string
 	grace   time.Duration
 	status  string
-	asJSON  bool
 }
 
 func newGpud() *cobra.Command {
@@ -46,7 +45,7 @@ func newGpud() *cobra.Command {
 				return err
 			}
 			if o.status != "" {
-				return o.showStatus(cmd.Context(), cmd.OutOrStdout())
+				return o.showStatus(cmd)
 			}
 			return o.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		})
@@ -72,7 +71,7 @@ func newGpud() *cobra.Command {
 	f.DurationVar(&o.grace, "grace", 20*time.Second, "how long TERM waits for programs to end")
 	f.StringVar(&o.metrics, "metrics", "", "serve metrics in the format of Prometheus over HTTP at `HOST:PORT`")
 	f.StringVar(&o.status, "status", "", "show devices and programs of the server at `ADDRESS`")
-	cli.JSON(f, &o.asJSON, "with --status: write JSON", gpud.Status{})
+	cli.JSON(f, "with --status: write JSON", gpud.Status{})
 	cli.Group(f, "What is served, and where", "device", "listen", "metrics")
 	cli.Group(f, "Who may use it, and for what", "key", "user", "worker-dir", "trust-sources", "unconfined")
 	cli.Group(f, "Limits", "max-clients", "quota", "timeout")
@@ -240,14 +239,15 @@ func statusOf(ctx context.Context, dial dial, addr, keyFile string) (gpud.Status
 	return a.Status(ctx)
 }
 
-func (o *gpudFlags) showStatus(ctx context.Context, w io.Writer) error {
-	st, err := statusOf(ctx, gpud.DialStatus, o.status, o.opt.KeyFile)
+func (o *gpudFlags) showStatus(cmd *cobra.Command) error {
+	st, err := statusOf(cmd.Context(), gpud.DialStatus, o.status, o.opt.KeyFile)
 	if err != nil {
 		return err
 	}
-	if o.asJSON {
-		return cli.JSONLines(w, []gpud.Status{st})
+	if cli.AsJSON(cmd) {
+		return cli.JSONLines(cmd.OutOrStdout(), []gpud.Status{st})
 	}
+	w := cmd.OutOrStdout()
 	drains := ""
 	if st.Draining {
 		drains = ", takes no new programs"

@@ -37,7 +37,7 @@ func newMigrate() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), moveTime)
 			defer cancel()
-			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), o.asJSON}, args,
+			return migrate(ctx, saying{cmd.OutOrStdout(), cmd.ErrOrStderr(), cli.AsJSON(cmd)}, args,
 				gpud.MoveKeyFile(key))
 		})
 	verb.KeyFlag(cmd, "key", "gpud.key")

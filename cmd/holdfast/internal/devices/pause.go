@@ -21,13 +21,12 @@ import (
 
 // pauseFlags are those of the verbs on CUDA programs.
 type pauseFlags struct {
-	wait   time.Duration
-	asJSON bool
+	wait time.Duration
 }
 
 func (o *pauseFlags) add(cmd *cobra.Command, waits bool, writes ...any) {
 	f := cmd.Flags()
-	cli.JSON(f, &o.asJSON, "write one JSON object for each process", append(writes, pause.Result{})...)
+	cli.JSON(f, "write one JSON object for each process", append(writes, pause.Result{})...)
 	if waits {
 		f.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the programs' kernels and copies to end")
 	}
@@ -206,9 +205,9 @@ func (o *pauseFlags) with(cmd *cobra.Command, args []string, do func(*pause.Grou
 func (o *pauseFlags) report(cmd *cobra.Command, results []pause.Result, err error) error {
 	var werr error
 	results = slices.DeleteFunc(results, func(r pause.Result) bool { return r.State == "" && r.Error == "" })
-	if o.asJSON && len(results) == 0 && err != nil {
+	if cli.AsJSON(cmd) && len(results) == 0 && err != nil {
 		werr = cli.JSONLines(cmd.OutOrStdout(), []cli.Failure{{Error: cli.Said(err)}})
-	} else if o.asJSON {
+	} else if cli.AsJSON(cmd) {
 		werr = cli.JSONLines(cmd.OutOrStdout(), results)
 	} else {
 		say(cmd.OutOrStdout(), results, err == nil)

@@ -23,7 +23,6 @@ type copyRow struct {
 }
 
 func newCopy() *cobra.Command {
-	var asJSON bool
 	var to, epoch string
 	var jobs int
 	cmd := newVerb("copy DIR... --to PLACE", "copy an epoch to another directory or object store",
@@ -37,11 +36,11 @@ func newCopy() *cobra.Command {
 			done, err := checkpoints.Copy(seen.over(cmd.Context()), dirs, to, e, jobs)
 			stop()
 			if err != nil {
-				return badIfCorrupt(cmd, ofTarget(err, to), asJSON)
+				return badIfCorrupt(cmd, ofTarget(err, to))
 			}
 			out := cmd.OutOrStdout()
 			switch {
-			case asJSON:
+			case cli.AsJSON(cmd):
 				return cli.JSONLines(out, []copyRow{{uint64(done.Epoch), to, done.Bytes, done.Already}})
 			case done.Already:
 				_, err = fmt.Fprintf(out, "%s has epoch %d already\n", to, done.Epoch)
@@ -52,7 +51,7 @@ func newCopy() *cobra.Command {
 			return err
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &asJSON, "write one JSON object", copyRow{})
+	cli.JSON(f, "write one JSON object", copyRow{})
 	f.StringVar(&to, "to", "", "`PLACE` to copy to: a directory, or s3://BUCKET/PREFIX")
 	f.StringVarP(&epoch, "epoch", "e", "newest", "`EPOCH` to copy: its number, or \"newest\"")
 	addJobs(cmd, &jobs)
@@ -100,12 +99,12 @@ func ofTarget(err error, to string) error {
 }
 
 // badIfCorrupt ends a verb with cli.Bad if its epoch is damaged or incomplete.
-func badIfCorrupt(cmd *cobra.Command, err error, asJSON bool) error {
+func badIfCorrupt(cmd *cobra.Command, err error) error {
 	if cmd.Context().Err() != nil || !storage.IsDamage(err) {
 		return err
 	}
 	err = fmt.Errorf("%w; give the directories of all levels and nodes together, or run 'holdfast repair' on them", err)
-	if asJSON {
+	if cli.AsJSON(cmd) {
 		if werr := cli.JSONLines(cmd.OutOrStdout(), []cli.Failure{{Error: err.Error()}}); werr != nil {
 			return werr
 		}

@@ -16,9 +16,8 @@ import (
 // exportFlags are the flags of export.
 type exportFlags struct {
 	export.Options
-	epoch  string
-	from   []string
-	asJSON bool
+	epoch string
+	from  []string
 }
 
 func newExport() *cobra.Command {
@@ -37,22 +36,22 @@ func newExport() *cobra.Command {
 			switch {
 			case x.Section == "" && x.File != "":
 				return errors.New("-o needs a SECTION; see holdfast export --help")
-			case x.File == "-" && x.asJSON:
+			case x.File == "-" && cli.AsJSON(cmd):
 				return errors.New("-o - and --json do not go together; see holdfast export --help")
 			case x.File == "-" && cli.IsTerminal(cmd.OutOrStdout()):
 				return errors.New("standard output is a terminal: redirect it, or give a file with -o")
 			}
 			rows, err := x.run(cmd)
 			if err != nil {
-				return badIfCorrupt(cmd, err, x.asJSON)
+				return badIfCorrupt(cmd, err)
 			}
 			if x.File == "-" { // standard output has the data
 				return cli.Table(cmd.ErrOrStderr(), exportTable(rows))
 			}
-			return cli.Rows(cmd, x.asJSON, rows, exportTable)
+			return cli.Rows(cmd, rows, exportTable)
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &x.asJSON, "write one JSON object per line", export.Row{})
+	cli.JSON(f, "write one JSON object per line", export.Row{})
 	f.StringArrayVar(&x.from, "from", nil, "checkpoint directory `DIR`; may be repeated (default: the job's)")
 	f.StringVarP(&x.epoch, "epoch", "e", "", "`EPOCH` to export, a number or \"newest\": same as the first argument")
 	f.IntVar(&x.Rank, "rank", 0, "export only what this rank has protected (default: all ranks)")

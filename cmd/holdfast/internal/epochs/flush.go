@@ -17,7 +17,6 @@ type flushRow struct {
 }
 
 func newFlush() *cobra.Command {
-	var asJSON bool
 	var to, salvage string
 	var jobs int
 	cmd := newVerb("flush DIR... --to GLOBAL", "copy the newest epoch of a dead job to its global directory",
@@ -38,7 +37,7 @@ func newFlush() *cobra.Command {
 			if err != nil {
 				return ofTarget(err, to)
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.JSONLines(cmd.OutOrStdout(), []flushRow{{uint64(e), to}})
 			}
 			if e == 0 && salvage != "" {
@@ -51,7 +50,7 @@ func newFlush() *cobra.Command {
 			}
 			return err
 		})
-	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object", flushRow{})
+	cli.JSON(cmd.Flags(), "write one JSON object", flushRow{})
 	cmd.Flags().StringVar(&to, "to", "", "the job's global directory, `GLOBAL`")
 	cmd.Flags().StringVar(&salvage, "salvage", "", "copy this node's shards: run on every node, with the same `NAME`")
 	addJobs(cmd, &jobs)

@@ -27,7 +27,7 @@ type keepRow struct {
 }
 
 func newKeep() *cobra.Command {
-	var asJSON, remove bool
+	var remove bool
 	var name, named string
 	cmd := newVerb("keep [DIR] [EPOCH|-e EPOCH]", "protect an epoch from removal", cobra.MaximumNArgs(2),
 		func(cmd *cobra.Command, args []string) error {
@@ -49,16 +49,16 @@ func newKeep() *cobra.Command {
 				return fmt.Errorf("--name %s would be taken for another epoch; choose one that is neither a "+
 					"number nor \"newest\"", name)
 			case epoch == "":
-				return listKept(cmd, dir, asJSON)
+				return listKept(cmd, dir)
 			}
 			row, err := keepOne(cmd, dir, epoch, name, remove)
 			if err != nil {
 				return err
 			}
-			return cli.Rows(cmd, asJSON, []keepRow{row}, keepTable)
+			return cli.Rows(cmd, []keepRow{row}, keepTable)
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &asJSON, "write one JSON object per line", keepRow{})
+	cli.JSON(f, "write one JSON object per line", keepRow{})
 	f.BoolVar(&remove, "remove", false, "stop keeping the epoch")
 	f.StringVarP(&named, "epoch", "e", "", "`EPOCH` to keep: the same as the argument")
 	f.StringVar(&name, "name", "", "`NAME` of the epoch in lists, such as before-restart-with-new-mesh")
@@ -132,7 +132,7 @@ func keepOne(cmd *cobra.Command, dir, epoch, name string, remove bool) (row keep
 	return keepRowOf(&k, dir, false), checkpoints.PinEpoch(ctx, dir, e, k.Name)
 }
 
-func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
+func listKept(cmd *cobra.Command, dir string) error {
 	kept, err := checkpoints.Pins(cmd.Context(), dir)
 	if err != nil && kept == nil {
 		return err
@@ -141,7 +141,7 @@ func listKept(cmd *cobra.Command, dir string, asJSON bool) error {
 	for i := range kept {
 		rows = append(rows, keepRowOf(&kept[i], dir, false))
 	}
-	if werr := cli.Rows(cmd, asJSON, rows, keepTable); werr != nil || err == nil {
+	if werr := cli.Rows(cmd, rows, keepTable); werr != nil || err == nil {
 		return werr
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", err)

@@ -45,7 +45,6 @@ type lsRow struct {
 }
 
 func newLs() *cobra.Command {
-	var asJSON bool
 	var epoch string
 	cmd := newVerb("ls [DIR...]", "list the epochs in checkpoint directories", cobra.ArbitraryArgs,
 		func(cmd *cobra.Command, dirs []string) error {
@@ -63,7 +62,7 @@ func newLs() *cobra.Command {
 					return err
 				}
 				list = slices.DeleteFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch != e })
-				return printLs(cmd, lsRows(list), asJSON)
+				return printLs(cmd, lsRows(list))
 			}
 			rows := lsRows(list)
 			if err := ofNames(dirs, func(name string, dirs []string) error {
@@ -77,9 +76,9 @@ func newLs() *cobra.Command {
 			}); err != nil {
 				return err
 			}
-			return printLs(cmd, rows, asJSON)
+			return printLs(cmd, rows)
 		})
-	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", lsRow{})
+	cli.JSON(cmd.Flags(), "write one JSON object per line, errors too", lsRow{})
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", "list only `EPOCH`: a number, or \"newest\" (default: all)")
 	return cmd
 }
@@ -116,13 +115,13 @@ func lsRows(list []checkpoints.EpochInfo) []lsRow {
 	return rows
 }
 
-func printLs(cmd *cobra.Command, rows []lsRow, asJSON bool) error {
-	if len(rows) == 0 && !asJSON {
+func printLs(cmd *cobra.Command, rows []lsRow) error {
+	if len(rows) == 0 && !cli.AsJSON(cmd) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: there is no epoch in these directories; "+
 			"'holdfast request' asks a running job for one")
 		return nil
 	}
-	if err := cli.Rows(cmd, asJSON, rows, lsTable); err != nil {
+	if err := cli.Rows(cmd, rows, lsTable); err != nil {
 		return err
 	}
 	return unread(rows, func(r lsRow) (bool, bool) { return r.Error != "", r.Newer })

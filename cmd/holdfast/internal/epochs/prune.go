@@ -27,7 +27,6 @@ type pruneStay struct {
 }
 
 func newPrune() *cobra.Command {
-	var asJSON bool
 	var rules checkpoints.PruneRules
 	cmd := newVerb("prune DIR...", "remove old epochs", cobra.MinimumNArgs(1),
 		func(cmd *cobra.Command, dirs []string) error {
@@ -49,7 +48,7 @@ func newPrune() *cobra.Command {
 			for _, s := range stays {
 				fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: epoch %d stays in %s: %s\n", s.epoch, s.dir, s.why)
 			}
-			if werr := cli.Rows(cmd, asJSON, rows, pruneTable); werr != nil {
+			if werr := cli.Rows(cmd, rows, pruneTable); werr != nil {
 				return errors.Join(err, werr)
 			}
 			if err != nil && cmd.Context().Err() == nil {
@@ -59,7 +58,7 @@ func newPrune() *cobra.Command {
 			return err
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &asJSON, "write one JSON object per line", pruneRow{})
+	cli.JSON(f, "write one JSON object per line", pruneRow{})
 	f.IntVar(&rules.Keep, "keep", 2, "number of the newest epochs to keep in each directory")
 	f.IntVar(&rules.KeepEvery, "keep-every", 0, "also keep the epochs whose numbers are multiples of this; 0: none")
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "remove nothing, only list what would go")

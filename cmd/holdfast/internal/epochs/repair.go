@@ -21,7 +21,6 @@ type repairRow struct {
 }
 
 func newRepair() *cobra.Command {
-	var asJSON bool
 	var epoch string
 	var rules checkpoints.RepairRules
 	cmd := newVerb("repair DIR...", "rewrite what verify finds damaged or missing", cobra.MinimumNArgs(1),
@@ -30,13 +29,13 @@ func newRepair() *cobra.Command {
 			if err != nil && list == nil {
 				return err
 			}
-			if werr := printRepairs(cmd, list, rules.DryRun, asJSON); werr != nil || err == nil {
+			if werr := printRepairs(cmd, list, rules.DryRun); werr != nil || err == nil {
 				return werr
 			}
 			return err
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &asJSON, "write one JSON object per line, errors too", repairRow{})
+	cli.JSON(f, "write one JSON object per line, errors too", repairRow{})
 	f.BoolVarP(&rules.DryRun, "dry-run", "n", false, "write nothing, only say what could be repaired")
 	f.BoolVar(&rules.Complete, "complete", false, "the directories given are all that the job has")
 	f.StringVarP(&epoch, "epoch", "e", "", "repair only `EPOCH`: its number, or \"newest\" (default: all)")
@@ -67,7 +66,7 @@ func repairDirs(cmd *cobra.Command, dirs []string, epoch string, rules *checkpoi
 	return out, cmp.Or(err, aerr)
 }
 
-func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON bool) error {
+func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry bool) error {
 	rows := make([]repairRow, 0, len(list))
 	for i := range list {
 		r := &list[i]
@@ -77,12 +76,12 @@ func printRepairs(cmd *cobra.Command, list []checkpoints.Repaired, dry, asJSON b
 		}
 		rows = append(rows, row)
 	}
-	if len(rows) == 0 && !asJSON {
+	if len(rows) == 0 && !cli.AsJSON(cmd) {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "nothing is damaged or missing")
 		return err
 	}
 	cells := func(rows []repairRow) [][]string { return repairTable(rows, dry) }
-	if err := cli.Rows(cmd, asJSON, rows, cells); err != nil {
+	if err := cli.Rows(cmd, rows, cells); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(rows, func(r repairRow) bool { return r.Why != "" }) {

@@ -32,7 +32,6 @@ type showRow struct {
 }
 
 func newShow() *cobra.Command {
-	var asJSON bool
 	var epoch string
 	cmd := newVerb("show [DIR...]", "show the shards of one epoch", cobra.ArbitraryArgs,
 		func(cmd *cobra.Command, dirs []string) error {
@@ -48,15 +47,15 @@ func newShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = printShow(cmd, e, list, asJSON)
-			return errors.Join(printArrays(cmd, v, e, list, asJSON), err)
+			err = printShow(cmd, e, list)
+			return errors.Join(printArrays(cmd, v, e, list), err)
 		})
-	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", showRow{}, arrayRow{}, countsRow{})
+	cli.JSON(cmd.Flags(), "write one JSON object per line, errors too", showRow{}, arrayRow{}, countsRow{})
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "newest", "`EPOCH` to show: its number, or \"newest\"")
 	return cmd
 }
 
-func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo, asJSON bool) error {
+func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo) error {
 	var rows, bad []showRow
 	for _, info := range list {
 		if info.Epoch != e {
@@ -66,14 +65,14 @@ func printShow(cmd *cobra.Command, e storage.Epoch, list []checkpoints.EpochInfo
 		if info.Err != nil {
 			bad = append(bad, showRow{Epoch: uint64(info.Epoch), Level: info.Dir.Level, Dir: info.Dir.Dir,
 				Error: info.Err.Error(), Newer: errors.As(info.Err, new(*storage.VersionError))})
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				rows = append(rows, bad[len(bad)-1])
 				continue
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", info.Err)
 		}
 	}
-	if err := cli.Rows(cmd, asJSON, rows, showTable); err != nil {
+	if err := cli.Rows(cmd, rows, showTable); err != nil {
 		return err
 	}
 	return unread(bad, func(r showRow) (bool, bool) { return true, r.Newer })

@@ -39,14 +39,13 @@ type countsRow struct {
 }
 
 // printArrays writes the epoch's global arrays, and the numbers of ranks that can restore it.
-func printArrays(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, list []checkpoints.EpochInfo,
-	asJSON bool) error {
+func printArrays(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, list []checkpoints.EpochInfo) error {
 	i := slices.IndexFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch == e && i.Size > 0 })
 	if i < 0 {
 		return nil // it is not committed, or no manifest can be read
 	}
 	rows, counts := arrayRows(&list[i]), countsOf(cmd, v, &list[i])
-	if asJSON {
+	if cli.AsJSON(cmd) {
 		if err := cli.JSONLines(cmd.OutOrStdout(), rows); err != nil {
 			return err
 		}

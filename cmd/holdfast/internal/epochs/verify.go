@@ -70,7 +70,7 @@ const (
 )
 
 func newVerify() *cobra.Command {
-	var asJSON, complete bool
+	var complete bool
 	var epoch string
 	cmd := newVerb("verify [DIR...]", "read all checkpoints and report what is damaged or missing", cobra.ArbitraryArgs,
 		func(cmd *cobra.Command, dirs []string) error {
@@ -82,12 +82,12 @@ func newVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := cli.Rows(cmd, asJSON, rows, verifyTable); err != nil {
+			if err := cli.Rows(cmd, rows, verifyTable); err != nil {
 				return err
 			}
 			return verdict(rows)
 		})
-	cli.JSON(cmd.Flags(), &asJSON, "write one JSON object per line, errors too", verifyRow{})
+	cli.JSON(cmd.Flags(), "write one JSON object per line, errors too", verifyRow{})
 	cmd.Flags().BoolVar(&complete, "complete", false, "the directories given are all that the job has")
 	cmd.Flags().StringVarP(&epoch, "epoch", "e", "", "verify only `EPOCH`: its number, or \"newest\" (default: all)")
 	return cmd

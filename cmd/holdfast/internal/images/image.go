@@ -46,10 +46,10 @@ type imageRow struct {
 
 // imageFlags are those of holdfast image.
 type imageFlags struct {
-	dir, criu, device, gpu           string
-	restore, truncate, append, asRow bool
-	epoch                            uint64
-	take                             image.Options
+	dir, criu, device, gpu    string
+	restore, truncate, append bool
+	epoch                     uint64
+	take                      image.Options
 }
 
 func newImage() *cobra.Command {
@@ -91,7 +91,7 @@ func newImage() *cobra.Command {
 				row.Error = cli.Said(err)
 				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast:", row.Error)
 			}
-			if o.asRow {
+			if cli.AsJSON(cmd) {
 				err = errors.Join(err, cli.JSONLines(cmd.OutOrStdout(), []imageRow{row}))
 			}
 			if err != nil {
@@ -102,7 +102,7 @@ func newImage() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", "", "directory `DIR` of the images of one program")
 	f.StringVar(&o.criu, "criu", "", "use `FILE` as the command criu (default: the one in PATH)")
-	cli.JSON(f, &o.asRow, "write a JSON object", imageRow{})
+	cli.JSON(f, "write a JSON object", imageRow{})
 	f.BoolVar(&o.take.Kill, "kill", false, "end the program once its image is committed")
 	f.IntVar(&o.take.Keep, "keep", 2, "number of the newest images to keep")
 	f.DurationVar(&o.take.Wait, "wait", time.Minute, "how long its commands, or another image in DIR, may take to end")
@@ -138,7 +138,7 @@ func (o *imageFlags) save(cmd *cobra.Command, pid int, row *imageRow) error {
 	}
 	warn(cmd, t.Lacks)
 	*row = imageRow{uint64(t.Epoch), pid, t.Program, t.Bytes, t.Stopped.Seconds(), ""}
-	if o.asRow {
+	if cli.AsJSON(cmd) {
 		return nil
 	}
 	what := "it goes on"
@@ -169,7 +169,7 @@ func (o *imageFlags) start(cmd *cobra.Command, row *imageRow) error {
 	}
 	warn(cmd, p.Changed)
 	*row = imageRow{Epoch: uint64(p.Epoch), PID: p.PID, Program: p.Program}
-	if o.asRow {
+	if cli.AsJSON(cmd) {
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "process %d (%s) runs from image %d\n", row.PID, row.Program, row.Epoch)

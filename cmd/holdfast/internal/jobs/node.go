@@ -39,11 +39,11 @@ func sayReady(w io.Writer, err error) {
 
 // nodeFlags are those of holdfast node.
 type nodeFlags struct {
-	key, dir                       string
-	wait                           time.Duration
-	background, tell, stay, asJSON bool
-	watch                          bool
-	starter                        int
+	key, dir               string
+	wait                   time.Duration
+	background, tell, stay bool
+	watch                  bool
+	starter                int
 }
 
 // logLine is a line of the log of holdfast node --json, which goes to standard error.
@@ -62,7 +62,7 @@ func newNode() *cobra.Command {
 	fs.StringVar(&o.key, "key", "", "`NAME` of the job (default: "+config.NodeKeyVar+")")
 	fs.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the first rank")
 	fs.BoolVar(&o.background, "background", false, "return when ranks can connect, and leave the daemon running")
-	cli.JSON(fs, &o.asJSON, "write the log as JSON, an object a line", logLine{})
+	cli.JSON(fs, "write the log as JSON, an object a line", logLine{})
 	fs.BoolVar(&o.stay, "stay", false, "serve each start of the program, until standard input ends")
 	fs.BoolVar(&o.watch, "watch", false, "look at ranks that take no checkpoints, too: of holdfast run --watch")
 	fs.BoolVar(&o.tell, "tell", false, "say at descriptor 3 that ranks can connect")
@@ -101,7 +101,7 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 		daemon := exec.Command(self, "node", "--tell", "--key", key, "--wait", o.wait.String(),
-			"--starter", strconv.Itoa(o.starter), "--json="+strconv.FormatBool(o.asJSON))
+			"--starter", strconv.Itoa(o.starter), "--json="+strconv.FormatBool(cli.AsJSON(cmd)))
 		daemon.Stderr = os.Stderr
 		return child.StartReady(daemon, tellFile)
 	}
@@ -124,7 +124,7 @@ func (o *nodeFlags) run(cmd *cobra.Command) error {
 		}()
 		said = func(err error) { sayReady(cmd.OutOrStdout(), err) }
 	}
-	if o.asJSON {
+	if cli.AsJSON(cmd) {
 		checkpoints.Logger = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
 	}
 	opt := node.Options{Key: key, Wait: o.wait, Starter: o.starter, Checkpoints: checkpoints,

@@ -15,7 +15,6 @@ import (
 
 func newReport() *cobra.Command {
 	var out string
-	var asJSON bool
 	var starts int
 	cmd := newVerb("report [DIR...]", "write a page that shows what a job did", cobra.ArbitraryArgs,
 		func(cmd *cobra.Command, dirs []string) error {
@@ -30,7 +29,7 @@ func newReport() *cobra.Command {
 			for _, n := range r.Notes {
 				fmt.Fprintln(cmd.ErrOrStderr(), "holdfast: note:", n)
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
 			}
 			if out == "-" {
@@ -45,6 +44,6 @@ func newReport() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "holdfast-report.html", "`FILE` for the page; \"-\": standard output")
 	f.IntVar(&starts, "starts", 0, "number of the newest starts to show; 0: all")
-	cli.JSON(f, &asJSON, "write the figures as one JSON object to standard output, and no page", report.Report{})
+	cli.JSON(f, "write the figures as one JSON object to standard output, and no page", report.Report{})
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newRequest() *cobra.Command {
-	var stop, wait, now, asJSON bool
+	var stop, wait, now bool
 	var timeout time.Duration
 	cmd := newVerb("request [DIR]", "ask a running job for a checkpoint", cobra.MaximumNArgs(1),
 		func(cmd *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ func newRequest() *cobra.Command {
 			if err != nil {
 				return within(ctx, timeout, err)
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.JSONLines(cmd.OutOrStdout(), []*job.Status{st})
 			}
 			return printEpochs(cmd.OutOrStdout(), st)
@@ -42,7 +42,7 @@ func newRequest() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVar(&stop, "stop", false, "make it the final checkpoint: the program ends after it")
 	f.BoolVar(&wait, "wait", false, "wait until the epoch is at all levels")
-	cli.JSON(f, &asJSON, "write the job's status as one JSON object", job.Status{})
+	cli.JSON(f, "write the job's status as one JSON object", job.Status{})
 	f.BoolVar(&now, "now", false, "do not wait for a job to start")
 	f.DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait in all: for the job, its answer and, with "+
 		"--wait, the epoch")

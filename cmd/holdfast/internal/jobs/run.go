@@ -43,6 +43,7 @@ func newRun() *cobra.Command {
 					opt.Messages = supervise.MessagesOn
 				}
 			}
+			opt.JSON = cli.AsJSON(cmd)
 			opt.Command, opt.Self, opt.Stdout, opt.Stderr = args, self, cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if err := im.into(cmd, &opt); err != nil {
 				return err
@@ -156,7 +157,7 @@ func runFlags(fs *pflag.FlagSet, opt *supervise.Options) {
 		}
 		return nil
 	})
-	cli.JSON(fs, &opt.JSON, "write each decision as one JSON object", supervise.Decision{})
+	cli.JSON(fs, "write each decision as one JSON object", supervise.Decision{})
 	fs.StringVar(&opt.Interface, "interface", "", "`INTERFACE` or address at which the ranks reach this command "+
 		"(default: setting control.interface, else the first interface that is up; fast networks come last)")
 }

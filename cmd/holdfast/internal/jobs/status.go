@@ -31,7 +31,7 @@ func newStatus() *cobra.Command {
 	}
 	cmd := newVerb("status [DIR | PID...]", "show what a job and its ranks are doing, and which programs are paused",
 		processes, func(cmd *cobra.Command, args []string) error {
-			o.terminal = cli.IsTerminal(cmd.OutOrStdout())
+			o.asJSON, o.terminal = cli.AsJSON(cmd), cli.IsTerminal(cmd.OutOrStdout())
 			pids, err := verb.Processes(args)
 			if err == nil && len(pids) > 0 {
 				these := func(ctx context.Context) ([]pause.Program, error) { return programs(ctx, pids) }
@@ -52,7 +52,7 @@ func newStatus() *cobra.Command {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir)
 		})
 	f := cmd.Flags()
-	cli.JSON(f, &o.asJSON, "write one JSON object; with --watch one each time", jobStatus{}, programsRow{})
+	cli.JSON(f, "write one JSON object; with --watch one each time", jobStatus{}, programsRow{})
 	f.BoolVar(&o.all, "all", false, "write a line for each rank, however many there are")
 	f.BoolVarP(&o.watch, "watch", "w", false, "repeat until the job ends")
 	f.DurationVar(&o.every, "every", 2*time.Second, "time between two answers of --watch")
