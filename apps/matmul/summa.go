@@ -191,11 +191,8 @@ func (s *summa[T]) loop(ctx context.Context) error {
 // launch starts multiplying a panel and returns at once.
 func (s *summa[T]) launch(at int) error {
 	m, n, k := s.rows.len(), s.cols.len(), s.panel(at).len()
-	err := s.kernel.SetArgs(s.deviceC, s.panelA[at%2], s.panelB[at%2], int32(m), int32(n), int32(k))
-	if err == nil {
-		_, err = s.queue.Launch(s.kernel, kernel.Global(m, n, s.config.single), kernel.Local())
-	}
-	if err != nil {
+	if err := job.Launch(s.queue, s.kernel, kernel.Global(m, n, s.config.single), kernel.Local(), s.deviceC,
+		s.panelA[at%2], s.panelB[at%2], int32(m), int32(n), int32(k)); err != nil {
 		return fmt.Errorf("panel %d: %w", at, err)
 	}
 	return s.queue.Flush()

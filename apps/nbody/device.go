@@ -55,11 +55,7 @@ func newEngine(dev *job.Device, c *config, n, largest int) (*engine, error) {
 
 // launch starts k on all bodies of the block and returns at once.
 func (e *engine) launch(k *gpustate.Kernel, args ...any) error {
-	if err := k.SetArgs(args...); err != nil {
-		return err
-	}
-	_, err := e.queue.Launch(k, []int{kernel.Global(e.n)}, []int{kernel.Group})
-	return err
+	return job.Launch(e.queue, k, []int{kernel.Global(e.n)}, []int{kernel.Group}, args...)
 }
 
 // attract starts adding the gravity of blockLen bodies to the accelerations;

@@ -114,13 +114,10 @@ func (e *engine) launch(diagonal int) error {
 	if e.keep {
 		keep = 1
 	}
-	err := e.diagonal.SetArgs(e.codesA, e.codesB, e.pair, e.top, e.border, e.best, e.keptBorder, e.keptRow,
+	if err := job.Launch(e.queue, e.diagonal, []int{(last - first + 1) * kernel.Rows}, []int{kernel.Rows},
+		e.codesA, e.codesB, e.pair, e.top, e.border, e.best, e.keptBorder, e.keptRow,
 		int32(len(e.a)), int32(len(e.b)), int32(e.tiles()), int32(diagonal), int32(first),
-		e.scoring.Open, e.scoring.Extend, keep)
-	if err == nil {
-		_, err = e.queue.Launch(e.diagonal, []int{(last - first + 1) * kernel.Rows}, []int{kernel.Rows})
-	}
-	if err != nil {
+		e.scoring.Open, e.scoring.Extend, keep); err != nil {
 		return fmt.Errorf("diagonal %d: %w", diagonal, err)
 	}
 	return e.queue.Flush()

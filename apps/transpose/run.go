@@ -171,11 +171,7 @@ func (t *transposer) turnOver() error {
 
 // launch starts a kernel and returns at once.
 func (t *transposer) launch(k *gpustate.Kernel, global, local []int, args ...any) error {
-	err := k.SetArgs(args...)
-	if err == nil {
-		_, err = t.queue.Launch(k, global, local)
-	}
-	if err != nil {
+	if err := job.Launch(t.queue, k, global, local, args...); err != nil {
 		return fmt.Errorf("round %d: %w", t.round, err)
 	}
 	return nil

@@ -41,6 +41,15 @@ func (d *Device) Build(name string, sources gpustate.Sources, options string,
 	return nil
 }
 
+// Launch starts a kernel with these arguments and returns at once.
+func Launch(q *gpustate.Queue, k *gpustate.Kernel, global, local []int, args ...any) error {
+	if err := k.SetArgs(args...); err != nil {
+		return err
+	}
+	_, err := q.Launch(k, global, local)
+	return err
+}
+
 // OpenDevice opens the device of this rank. The ranks of a node share out the
 // devices that match.
 func (o *Options) OpenDevice(world *mpiwrap.Comm) (*Device, error) {
