@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,8 +70,10 @@ func lookLimits(_ context.Context, r *report) {
 		r.add("limits", "locked memory", OK, "unlimited", "")
 	case lock.Cur < 64<<20:
 		state := Note
-		if locksMemory() {
-			state = Warning
+		for _, devices := range []string{"/sys/class/infiniband/*", "/dev/nvidia[0-9]*", "/dev/kfd"} {
+			if found, _ := filepath.Glob(devices); len(found) > 0 {
+				state = Warning // they read and write memory that stays in place
+			}
 		}
 		r.add("limits", "locked memory", state, fmt.Sprintf("%d KiB: networks and GPUs want more for fast transfers",
 			lock.Cur>>10),
@@ -85,15 +86,6 @@ func lookLimits(_ context.Context, r *report) {
 	} else {
 		r.add("limits", "open files", OK, fmt.Sprint(files.Cur), "")
 	}
-}
-
-// locksMemory is true where a device of the machine reads and writes memory that stays in place.
-func locksMemory() bool {
-	devices := []string{"/sys/class/infiniband/*", "/dev/nvidia[0-9]*", "/dev/kfd"}
-	return slices.ContainsFunc(devices, func(of string) bool {
-		found, _ := filepath.Glob(of)
-		return len(found) > 0
-	})
 }
 
 func lookSlurm(ctx context.Context, r *report) {

@@ -149,20 +149,6 @@ const (
 	sealTime  = 10 * time.Second
 )
 
-// sealRetry returns a function that waits for a driver, and reports whether sealing is worth another try. The driver of
-// a GPU may hold page-locked pages of a process after its end.
-func (r *arenas) sealRetry() (retry func() bool) {
-	var since time.Time
-	return func() bool {
-		if since.IsZero() {
-			since = time.Now()
-			r.s.log.Info("holdfast node: waiting for a driver that holds memory of the ended rank", "at_most", sealTime)
-		}
-		time.Sleep(sealEvery)
-		return time.Since(since) < sealTime
-	}
-}
-
 // seal takes the captures out of the arenas for a restart of the next start, or returns nil. No client and no
 // Checkpointer uses them any more.
 func (r *arenas) seal() *retained {
@@ -170,7 +156,16 @@ func (r *arenas) seal() *retained {
 	r.previous = nil
 	if k == nil && r.forNext != nil {
 		k = &retained{shard: r.forNext}
-		retry := r.sealRetry()
+		var since time.Time
+		retry := func() bool { // the driver of a GPU may hold page-locked pages of a process after its end
+			if since.IsZero() {
+				since = time.Now()
+				r.s.log.Info("holdfast node: waiting for a driver that holds memory of the ended rank", "at_most",
+					sealTime)
+			}
+			time.Sleep(sealEvery)
+			return time.Since(since) < sealTime
+		}
 		for _, a := range r.list {
 			if !k.shard.LiesIn(a.bytes) {
 				continue // it is closed with the rest
