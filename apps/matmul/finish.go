@@ -48,7 +48,6 @@ func (s *summa[T]) finish() error {
 	return nil
 }
 
-// gather collects C on rank 0.
 func (s *summa[T]) gather(mine []T) (*matfile.Matrix, error) {
 	ranks := s.World.Size()
 	counts, displs := make([]int, ranks), make([]int, ranks)

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate"
 )
 
-// A real is a type that products are computed in.
 type real interface{ float32 | float64 }
 
 // inputs are the matrices to multiply, element by element.
@@ -20,7 +19,6 @@ type inputs struct {
 	name    string // marks that distinguish them from others
 }
 
-// load opens the files, or makes the matrices from the seed.
 func (c *config) load() (*inputs, error) {
 	if c.a == "" {
 		return &inputs{c.m, c.k, c.n, made(c.seed, 0, c.k), made(c.seed, 1, c.n),

@@ -29,7 +29,6 @@ func main() {
 	job.Exit("matmul", err)
 }
 
-// A config has the flags.
 type config struct {
 	common  job.Options
 	a, b    string

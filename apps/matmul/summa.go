@@ -131,7 +131,6 @@ func newSumma[T real](c *config, j *job.Job, input *inputs) (*summa[T], error) {
 	return s, nil
 }
 
-// prepare gets or creates the memory and the queue on the device.
 func (s *summa[T]) prepare() (err error) {
 	if s.queue, err = s.Device.MainQueue(); err != nil {
 		return err

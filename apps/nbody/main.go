@@ -26,7 +26,6 @@ func main() {
 	job.Exit("nbody", err)
 }
 
-// A config has the flags.
 type config struct {
 	common  job.Options
 	in      string

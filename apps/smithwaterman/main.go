@@ -29,7 +29,6 @@ func main() {
 	job.Exit("smithwaterman", err)
 }
 
-// A config has the flags.
 type config struct {
 	common       job.Options
 	a, b         string
@@ -82,7 +81,6 @@ func parse(args []string, w io.Writer) (*config, error) {
 	return &c, nil
 }
 
-// A problem has the sequences to align.
 type problem struct {
 	scoring *align.Scoring
 	a, b    align.Named

@@ -24,7 +24,6 @@ func main() {
 	job.Exit("transpose", err)
 }
 
-// A config has the flags.
 type config struct {
 	common     job.Options
 	rows, cols int

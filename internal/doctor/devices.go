@@ -61,7 +61,6 @@ func (r *report) device() (gpustate.Select, bool) {
 	return s, err == nil && r.Device != "" && !strings.Contains(r.Device, "remote=")
 }
 
-// ifAsked returns the state of a missing part.
 func ifAsked(asked bool) State {
 	if asked {
 		return Failed

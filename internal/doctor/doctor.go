@@ -47,7 +47,6 @@ type Options struct {
 	Note          func(string)
 }
 
-// A report collects findings.
 type report struct {
 	Options
 	kindOf   func(dir string) (vfs.Kind, error) // nil: vfs.KindOf; tests have other file systems

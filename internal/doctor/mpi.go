@@ -164,7 +164,6 @@ func firstLine(text string) string {
 	return line
 }
 
-// lastLine returns the last line that says something.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := len(lines) - 1; i >= 0; i-- {

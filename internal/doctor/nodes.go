@@ -51,7 +51,6 @@ func JobNodes() ([]string, error) {
 	return job.Nodes, err
 }
 
-// nodeTimeout bounds a step on all nodes.
 const nodeTimeout = checkTimeout
 
 func (r *report) part(ctx context.Context, part, dir, token string, nodes []string) (map[string][]string, error) {

@@ -48,7 +48,6 @@ type Row struct {
 	File    string `json:"file,omitempty"`  // file that was written; absent: it was only listed
 }
 
-// export is one under way.
 type export struct {
 	Options
 	ctx   context.Context

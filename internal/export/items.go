@@ -30,7 +30,6 @@ type bag struct {
 	list  []place // by ascending keys
 }
 
-// place says where an item is in the file.
 type place struct {
 	key         layout.Key
 	rank        int

@@ -105,7 +105,6 @@ func (c CRIU) dump(dir string, pid int, sockets []uint64, with []*os.File) error
 	return d.run()
 }
 
-// command is one of CRIU's on a folder.
 type command struct {
 	CRIU
 	dir   string

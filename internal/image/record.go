@@ -29,7 +29,6 @@ func stateOf(program int) string { return fmt.Sprintf("%s/%d", stateSection, pro
 
 func areaOf(program, area int) string { return fmt.Sprintf("%s%d/%d", areaPrefix, program, area) }
 
-// recordVersion is that of record.
 const recordVersion = 2
 
 // record describes the processes of an image, as JSON.

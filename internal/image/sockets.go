@@ -79,7 +79,6 @@ func inode(f *os.File) (uint64, error) {
 	return st.Sys().(*syscall.Stat_t).Ino, nil
 }
 
-// closeAll closes files that were only looked at.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close() // nothing was written

@@ -390,7 +390,6 @@ func isHelper(pid int) bool {
 	return err == nil && strings.HasPrefix(filepath.Base(exe), "holdfast") && len(args) > 1 && args[1] == "opencl"
 }
 
-// family is a process and all that it has started.
 type family struct {
 	tree   []int // itself first
 	fds    []int // descriptors of these

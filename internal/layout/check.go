@@ -60,7 +60,6 @@ func Check(all []Owned) error {
 	return c.cover()
 }
 
-// same compares two ranks' declarations of an array.
 func same(a, b *Owned) error {
 	differ := func(what, want, have string) error {
 		return &DiffersError{Array: a.Name, What: what, Ranks: [2]int{a.Rank, b.Rank}, Want: want, Have: have}
@@ -111,7 +110,6 @@ type ownedPart struct {
 	*Part
 }
 
-// check is one Check of a divided array.
 type check struct {
 	name  string
 	dims  []int64

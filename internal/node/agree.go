@@ -92,7 +92,6 @@ func (s *session) agree(m wire.Message) (removed bool, err error) {
 	return removed, nil
 }
 
-// namedDir is a directory of checkpoints with a name.
 type namedDir struct {
 	path  string
 	above uint64 // the file system of the directory above, when it was opened

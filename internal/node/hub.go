@@ -22,7 +22,6 @@ type group struct {
 	joined map[int]*contribution
 }
 
-// contribution holds the bytes of one rank.
 type contribution struct {
 	all, mine []byte
 	done      chan error

@@ -74,7 +74,6 @@ func (d *daemon) freeRetained() {
 	}
 }
 
-// retainKey identifies the capture of the session's rank.
 func (s *session) retainKey(name string) retainKey {
 	return retainKey{s.opt.Job, s.rank.rank, s.rank.size, name}
 }

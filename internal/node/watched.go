@@ -79,7 +79,6 @@ func (w *watching) end(s *session, eye *observe.Eye) {
 	w.last = append(w.last, eye.Look(time.Now(), true))
 }
 
-// dialTime bounds the way to holdfast run.
 const dialTime = 10 * time.Second
 
 // tell reports the ranks to holdfast run, until there are none.

@@ -34,7 +34,6 @@ type door struct {
 	moved, total atomic.Int64 // bytes, of the copy under way
 }
 
-// link carries lines.
 type link interface {
 	Line(patience time.Duration) (string, error)
 	SayLine(text string) error
@@ -199,7 +198,6 @@ func (d *door) ask(line string) ([]string, error) {
 	}
 }
 
-// state is a process's account of itself.
 type state struct {
 	name         string // running or paused, between steps also quiet and saved
 	arena, other int64  // bytes of device memory: those that the library copies, and the driver's

@@ -90,7 +90,6 @@ func parseUUID(text string) (string, error) {
 	return digits, nil
 }
 
-// uuid reads a UUID, or the number of a GPU.
 func uuid(text string, all []string, failed error) (string, error) {
 	if strings.HasPrefix(text, "GPU-") {
 		return parseUUID(text)

@@ -63,7 +63,6 @@ func Open(ctx context.Context, pids []int) (*Group, error) {
 	return g, nil
 }
 
-// begin makes a result for each process.
 func (g *Group) begin() {
 	for _, d := range g.doors {
 		g.results = append(g.results, Result{Node: d.node, Rank: d.number(), PID: d.PID, Program: d.Program,

@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 )
 
-// sample is one rank's figure.
 type sample struct {
 	rank int
 	v    float64

@@ -28,7 +28,6 @@ var (
 		"outcome": (*Report).outcome, "time": (*Report).time, "written": (*Report).written}).Parse(pageHTML))
 )
 
-// pageData has the data of the template besides the report itself.
 type pageData struct {
 	*Report
 	CSS                template.CSS
@@ -210,7 +209,6 @@ func (r *Report) outcome(q Epoch) outcome {
 	return outcome{at + " only", "committed at " + at + "; not yet, or never, at the other levels", "partly", false}
 }
 
-// restoredText names the epoch from which a start continued.
 func (run Run) restoredText() string {
 	switch {
 	case !run.began && run.Ended == "running":
@@ -259,7 +257,6 @@ func signed(s float64) string {
 	return durText(s)
 }
 
-// tip returns the text that a figure shows on hover.
 func tip(s RankTimes) string {
 	if s.Ranks == 0 {
 		return ""

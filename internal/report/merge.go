@@ -54,7 +54,6 @@ func Load(now time.Time, starts int, dirs ...string) (*Report, error) {
 	return mergeLogs(now, logs, notes)
 }
 
-// jobsError reports that the logs are not of one job.
 type jobsError struct{ A, B string }
 
 func (e *jobsError) Error() string {
@@ -96,7 +95,6 @@ func noLogs(notes []string) error {
 	return fmt.Errorf("no event log could be read: %s", why)
 }
 
-// merger is the state of mergeLogs.
 type merger struct {
 	r        *Report
 	logs     []events.RankLog
@@ -160,7 +158,6 @@ func (m *merger) wall(l *events.RankLog) int64 {
 	return wallZero(l) - int64(m.offsets[l.Header.Run][l.Header.Node].Offset*1e9) - m.bases[l.Header.Run]
 }
 
-// follow makes the tracks and the parts of the epochs.
 func (m *merger) follow() {
 	for i := range m.logs {
 		l := &m.logs[i]
@@ -315,7 +312,6 @@ func b2i(b bool) int {
 	return 0
 }
 
-// describe fills in the report's data about the job as a whole.
 func (m *merger) describe() {
 	r, last := m.r, m.logs[len(m.logs)-1].Header
 	r.Job, r.Size, r.Program, r.Levels = last.Job, last.Size, last.Program, last.Levels

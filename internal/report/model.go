@@ -141,7 +141,6 @@ type Fault struct {
 	Ranks int    `json:"ranks"`           // ranks that reported the same
 }
 
-// kind is the kind of a stretch of a track.
 type kind uint8
 
 const (
@@ -168,7 +167,6 @@ var kindNames = [kinds]string{"computing", "lost", "noticing", "starting", "rest
 	"capturing", "held", "stopping",
 	"ending", "writing", "voting", "redundancy", "flushing"}
 
-// stretch is a piece of a track.
 type stretch struct {
 	kind     kind
 	from, to int64 // µs

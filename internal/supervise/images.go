@@ -147,7 +147,6 @@ func (m *images) start(ctx context.Context, cmd *exec.Cmd, a decide.Start) (proc
 	return proc, nil
 }
 
-// taken says when images are.
 func (m *images) taken() string {
 	by := "as images, and at the end"
 	for _, s := range m.signals {

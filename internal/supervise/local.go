@@ -108,7 +108,6 @@ func (s *setup) salvage(ctx context.Context, a decide.Salvage) (uint64, error) {
 	return 0, err
 }
 
-// newestAt returns the newest epoch that is committed in a directory.
 func newestAt(ctx context.Context, dir string) (newest uint64, err error) {
 	v, err := checkpoints.Open(context.Background(), dir)
 	if err != nil {

@@ -134,7 +134,6 @@ func (s *setup) askSlurm(ctx context.Context) error {
 	return nil
 }
 
-// size says how many nodes and ranks the program gets.
 func (s *setup) size() error {
 	c, have := &s.cfg, len(s.cfg.Nodes)
 	s.fewerNodes(have)

@@ -41,7 +41,6 @@ type requeuers struct {
 	dead  []string
 }
 
-// requeuerStep is the requeuer of a node.
 type requeuerStep struct {
 	proc  *child.Process
 	watch bool // it has called

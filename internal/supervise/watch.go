@@ -145,7 +145,6 @@ func (w *watched) hear(ctx context.Context, hearing *sync.WaitGroup) {
 	}
 }
 
-// conclude writes how checkpoints of the program would have gone.
 func (w *watched) conclude() {
 	sum := w.job.Summary()
 	if w.opt.JSON {

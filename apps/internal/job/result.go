@@ -49,7 +49,6 @@ func WriteFile(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// replace writes a new file and renames it to name.
 func replace(name string, write func(io.Writer) error) error {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+".*")

@@ -93,7 +93,6 @@ func decode(b []byte, rank, size int) (out *endpoint.Record, before []endpoint.P
 	return out, before, err
 }
 
-// encode reverses decode.
 func encode(rec *endpoint.Record) []byte {
 	le := binary.LittleEndian
 	text := func(b []byte, s string) []byte { return append(le.AppendUint32(b, uint32(len(s))), s...) }

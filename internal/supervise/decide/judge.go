@@ -33,7 +33,6 @@ type past struct {
 	death        death             // of the newest start
 }
 
-// death describes the end of a start.
 type death struct {
 	at      time.Time // as far as can be told
 	noticed time.Time
@@ -69,7 +68,6 @@ func (m *Machine) safe() {
 	}
 }
 
-// judge decides the next step after a start.
 func (m *Machine) judge() {
 	t := m.try
 	rep, stopping := t.last, m.limit.stopping

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/slurm"
 )
 
-// phase is how far a run is.
 type phase uint8
 
 const (
@@ -98,13 +97,11 @@ func (m *Machine) do(a Action) { m.out = append(m.out, a) }
 
 func (m *Machine) say(format string, args ...any) { m.do(Say{fmt.Sprintf(format, args...)}) }
 
-// askJob asks Slurm about the job.
 func (m *Machine) askJob(within time.Duration, follow func(slurm.JobInfo, error)) {
 	m.shown = append(m.shown, follow)
 	m.do(AskJob{within})
 }
 
-// after sets the timer.
 func (m *Machine) after(d time.Duration, f func()) {
 	m.due, m.timed = m.now.Add(d), f
 	m.do(Timer{m.due})
@@ -195,7 +192,6 @@ func (m *Machine) postpone(s os.Signal) {
 	}
 }
 
-// replay takes the signals that were put off.
 func (m *Machine) replay(take func(os.Signal)) {
 	postponed := m.postponed
 	m.postponed = nil

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// nodes describes the nodes of the job.
 type nodes struct {
 	used      []string          // by the newest start
 	homes     []string          // of the newest start that computed: their disks hold its checkpoints
@@ -21,7 +20,6 @@ type nodes struct {
 	look      func()            // the next time
 }
 
-// purpose is the reason for an examination of nodes.
 type purpose uint8
 
 const (

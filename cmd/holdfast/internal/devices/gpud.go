@@ -94,7 +94,6 @@ func socketDir() string {
 
 func defaultSocket() string { return "unix:" + filepath.Join(socketDir(), "holdfast-gpud.sock") }
 
-// complete takes over the settings and fills in defaults.
 func (o *gpudFlags) complete(cmd *cobra.Command) error {
 	var err error
 	if o.opt.KeyFile, err = keyFile(cmd); err != nil {

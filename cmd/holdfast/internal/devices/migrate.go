@@ -20,7 +20,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// moveTime is how long a move may take.
 const moveTime = 10 * time.Minute
 
 func newMigrate() *cobra.Command {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exportFlags are the flags of export.
 type exportFlags struct {
 	export.Options
 	epoch string

@@ -38,7 +38,6 @@ type countsRow struct {
 	Image      string   `json:"image,omitempty"`          // process that the epoch is an image of
 }
 
-// printArrays writes the epoch's global arrays, and the numbers of ranks that can restore it.
 func printArrays(cmd *cobra.Command, v *checkpoints.View, e storage.Epoch, list []checkpoints.EpochInfo) error {
 	i := slices.IndexFunc(list, func(i checkpoints.EpochInfo) bool { return i.Epoch == e && i.Size > 0 })
 	if i < 0 {

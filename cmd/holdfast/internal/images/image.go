@@ -44,7 +44,6 @@ type imageRow struct {
 	Error   string  `json:"error,omitempty"`     // why it was not done; then the rest may be empty
 }
 
-// imageFlags are those of holdfast image.
 type imageFlags struct {
 	dir, criu, device, gpu    string
 	restore, truncate, append bool

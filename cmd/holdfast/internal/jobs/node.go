@@ -37,7 +37,6 @@ func sayReady(w io.Writer, err error) {
 	fmt.Fprintf(w, "%s%s, process %d\n", wire.ReadyLine, host, os.Getpid())
 }
 
-// nodeFlags are those of holdfast node.
 type nodeFlags struct {
 	key, dir               string
 	wait                   time.Duration

@@ -21,7 +21,6 @@ type programsRow struct {
 	Programs []pause.Program `json:"programs"` // one for each process
 }
 
-// lister lists programs.
 type lister func(context.Context) ([]pause.Program, error)
 
 // ofPrograms says how programs are that holdfast pause can pause, once or until all have ended; found: there are any.

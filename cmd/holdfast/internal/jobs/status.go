@@ -137,7 +137,6 @@ func (o *statusOptions) follows(b *strings.Builder, before bool) {
 	}
 }
 
-// printEpochs writes the state of the job as a whole.
 func printEpochs(w io.Writer, st *job.Status) error {
 	fmt.Fprintf(w, "job %s: %d ranks on %d node(s), up %s\n", st.Job, st.Ranks,
 		len(slices.Compact(slices.Sorted(slices.Values(st.Nodes)))), cli.AgeText(st.Seconds))

@@ -90,7 +90,6 @@ func Dir(cmd *cobra.Command, dirs []string) (string, error) {
 // keyOf is the annotation of a flag that sets a key of the configuration.
 const keyOf = "holdfast_key"
 
-// allKeys describes the keys of the configuration.
 var allKeys = sync.OnceValue(func() []config.Value { return coordinated.ReadConfig("").Values() })
 
 // Value returns the value of a key as it was set, empty for the default. It does not need the other keys to be right.
