@@ -247,7 +247,7 @@ func TestLeaves(t *testing.T) {
 func TestForking(t *testing.T) {
 	o := startOdd(t, pausable(filepath.Join(t.TempDir(), "usage")), "forking")
 	o.says(t, "it forks")
-	const times = 200
+	const times = 50
 	s := briefly(t, o.running)
 	for range times {
 		s.says(t, "state", "state")
