@@ -68,6 +68,6 @@ func route(w http.ResponseWriter, r *http.Request) {
 func Env(endpoint string) []string {
 	none := filepath.Join(os.TempDir(), "holdfast-no-such-file")
 	return []string{"AWS_ENDPOINT_URL_S3=" + endpoint, "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret",
-		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + none,
+		"AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + none, "AWS_CA_BUNDLE=",
 		"AWS_SHARED_CREDENTIALS_FILE=" + none}
 }
