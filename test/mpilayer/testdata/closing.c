@@ -16,7 +16,7 @@
 
 #include "holdfast_mpi.h"
 
-enum { MOST = 1000, CUT = 50, SLOW = 5000, PAUSE = 100 };
+enum { MOST = 6000, CUT = 50, SLOW = 5000, PAUSE = 100 };
 
 static int rank, other, restored;
 static MPI_Comm ring;
