@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -117,34 +118,25 @@ func (r *rank) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace 
 
 // Collective enters and finishes a collective.
 func (r *rank) Collective(a driver.Coll) error {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	try, err := r.join(a)
-	if err != nil {
-		return err
-	}
-	var result error
-	err = r.await(func() (done bool) { done, result = try(); return done },
-		func() string { return name(&a) })
-	if err != nil {
-		return err
-	}
-	return result
+	return r.call(func() error {
+		try, err := r.join(a)
+		if err != nil {
+			return err
+		}
+		var result error
+		err = r.await(func() (done bool) { done, result = try(); return done }, func() string { return name(&a) })
+		return cmp.Or(err, result)
+	})
 }
 
 // Icollective enters a collective.
-func (r *rank) Icollective(a driver.Coll) (driver.Handle, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	try, err := r.join(a)
-	if err != nil {
-		return 0, err
-	}
-	return r.newRequest(request{active: true, coll: try, held: [][]byte{a.Send, a.Recv}}).h, nil
+func (r *rank) Icollective(a driver.Coll) (h driver.Handle, err error) {
+	err = r.call(func() error {
+		try, err := r.join(a)
+		if err == nil {
+			h = r.newRequest(request{active: true, coll: try, held: [][]byte{a.Send, a.Recv}}).h
+		}
+		return err
+	})
+	return h, err
 }

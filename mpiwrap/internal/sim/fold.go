@@ -19,49 +19,32 @@ func view[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(z)))
 }
 
+var folds = map[driver.Type]func(op driver.Op, acc, in []byte) bool{
+	driver.Int8: foldInt[int8], driver.Int16: foldInt[int16], driver.Int32: foldInt[int32],
+	driver.Int64: foldInt[int64], driver.Uint8: foldInt[uint8], driver.Byte: foldInt[uint8],
+	driver.Uint16: foldInt[uint16], driver.Uint32: foldInt[uint32], driver.Uint64: foldInt[uint64],
+	driver.Float32: foldOrdered[float32], driver.Float64: foldOrdered[float64],
+	driver.Complex64: foldAny[complex64], driver.Complex128: foldAny[complex128],
+}
+
 // Fold combines in into acc, element by element: acc = acc op in.
 func Fold(t driver.Type, op driver.Op, acc, in []byte) error {
-	ok := false
-	switch t {
-	case driver.Int8:
-		ok = foldInt(op, view[int8](acc), view[int8](in))
-	case driver.Int16:
-		ok = foldInt(op, view[int16](acc), view[int16](in))
-	case driver.Int32:
-		ok = foldInt(op, view[int32](acc), view[int32](in))
-	case driver.Int64:
-		ok = foldInt(op, view[int64](acc), view[int64](in))
-	case driver.Uint8, driver.Byte:
-		ok = foldInt(op, view[uint8](acc), view[uint8](in))
-	case driver.Uint16:
-		ok = foldInt(op, view[uint16](acc), view[uint16](in))
-	case driver.Uint32:
-		ok = foldInt(op, view[uint32](acc), view[uint32](in))
-	case driver.Uint64:
-		ok = foldInt(op, view[uint64](acc), view[uint64](in))
-	case driver.Float32:
-		ok = foldOrdered(op, view[float32](acc), view[float32](in))
-	case driver.Float64:
-		ok = foldOrdered(op, view[float64](acc), view[float64](in))
-	case driver.Complex64:
-		ok = foldAny(op, view[complex64](acc), view[complex64](in))
-	case driver.Complex128:
-		ok = foldAny(op, view[complex128](acc), view[complex128](in))
-	}
-	if !ok {
+	fold := folds[t]
+	if fold == nil || !fold(op, acc, in) {
 		return fail(driver.ClassOp, "operator %d is not defined for type %d", op, t)
 	}
 	return nil
 }
 
-func each[T any](acc, in []T, f func(a, b T) T) bool {
-	for i := range acc {
-		acc[i] = f(acc[i], in[i])
+func each[T any](acc, in []byte, f func(a, b T) T) bool {
+	to, from := view[T](acc), view[T](in)
+	for i := range to {
+		to[i] = f(to[i], from[i])
 	}
 	return true
 }
 
-func foldInt[T integer](op driver.Op, acc, in []T) bool {
+func foldInt[T integer](op driver.Op, acc, in []byte) bool {
 	truth := func(b bool) T {
 		if b {
 			return 1
@@ -82,20 +65,20 @@ func foldInt[T integer](op driver.Op, acc, in []T) bool {
 	case driver.Lxor:
 		return each(acc, in, func(a, b T) T { return truth((a != 0) != (b != 0)) })
 	}
-	return foldOrdered(op, acc, in)
+	return foldOrdered[T](op, acc, in)
 }
 
-func foldOrdered[T integer | float](op driver.Op, acc, in []T) bool {
+func foldOrdered[T integer | float](op driver.Op, acc, in []byte) bool {
 	switch op {
 	case driver.Max:
 		return each(acc, in, func(a, b T) T { return max(a, b) })
 	case driver.Min:
 		return each(acc, in, func(a, b T) T { return min(a, b) })
 	}
-	return foldAny(op, acc, in)
+	return foldAny[T](op, acc, in)
 }
 
-func foldAny[T integer | float | complexes](op driver.Op, acc, in []T) bool {
+func foldAny[T integer | float | complexes](op driver.Op, acc, in []byte) bool {
 	switch op {
 	case driver.Sum:
 		return each(acc, in, func(a, b T) T { return a + b })

@@ -65,6 +65,15 @@ func (r *rank) enter() error {
 	return r.dead()
 }
 
+// call makes one call of the program, unless the rank is dead.
+func (r *rank) call(do func() error) error {
+	defer r.w.mu.Unlock()
+	if err := r.enter(); err != nil {
+		return err
+	}
+	return do()
+}
+
 // poll shows the rank some of the messages that have arrived.
 func (r *rank) poll() {
 	for r.rng.Float64() >= r.w.opt.Delay && r.deliverOne() {
@@ -203,21 +212,20 @@ func (r *rank) Recv(buf []byte, source, tag int, c driver.Handle) (driver.Status
 }
 
 // complete starts requests and returns when all are done, with the result of the first.
-func (r *rank) complete(qs ...*request) (driver.Status, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return driver.Status{}, err
-	}
-	for _, q := range qs {
-		q.owner, q.blocking = r, true
-		r.start(q)
-	}
-	unfinished := func(q *request) bool { return !q.done }
-	if err := r.await(func() bool { return !slices.ContainsFunc(qs, unfinished) }, qs[0].describe); err != nil {
-		return driver.Status{}, err
-	}
-	return qs[0].st, qs[0].err
+func (r *rank) complete(qs ...*request) (st driver.Status, err error) {
+	err = r.call(func() error {
+		for _, q := range qs {
+			q.owner, q.blocking = r, true
+			r.start(q)
+		}
+		unfinished := func(q *request) bool { return !q.done }
+		if err := r.await(func() bool { return !slices.ContainsFunc(qs, unfinished) }, qs[0].describe); err != nil {
+			return err
+		}
+		st = qs[0].st
+		return qs[0].err
+	})
+	return st, err
 }
 
 // Sendrecv does both at once.
@@ -226,17 +234,15 @@ func (r *rank) Sendrecv(s []byte, dest, stag int, b []byte, source, rtag int, c 
 		&request{comm: c, peer: dest, tag: stag, buf: s})
 }
 
-func (r *rank) begin(q request) (driver.Handle, error) {
-	if err := r.enter(); err != nil {
-		r.w.mu.Unlock()
-		return 0, err
-	}
-	defer r.w.mu.Unlock()
-	p := r.newRequest(q)
-	if !q.persistent {
-		r.start(p)
-	}
-	return p.h, nil
+func (r *rank) begin(q request) (h driver.Handle, err error) {
+	err = r.call(func() error {
+		p := r.newRequest(q)
+		if h = p.h; !q.persistent {
+			r.start(p)
+		}
+		return nil
+	})
+	return h, err
 }
 
 // Isend starts a send.
@@ -273,14 +279,13 @@ func (r *rank) Irecvs(slotSize int, q []driver.Receive) error {
 }
 
 // StartAll starts prepared requests.
-func (r *rank) StartAll(hs []driver.Handle) (int, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	for _, h := range hs {
-		r.start(r.requests[h])
-	}
-	return len(hs), nil
+func (r *rank) StartAll(hs []driver.Handle) (started int, err error) {
+	err = r.call(func() error {
+		for _, h := range hs {
+			r.start(r.requests[h])
+		}
+		started = len(hs)
+		return nil
+	})
+	return started, err
 }

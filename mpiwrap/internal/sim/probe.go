@@ -72,18 +72,17 @@ func (r *rank) Improbe(source, tag int, c driver.Handle) (driver.Handle, driver.
 }
 
 // Mrecv receives a message set aside.
-func (r *rank) Mrecv(buf []byte, h driver.Handle) (driver.Status, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return driver.Status{}, err
-	}
-	q := &request{owner: r, blocking: true, recv: true, buf: buf, active: true}
-	r.takeMessage(q, h)
-	if err := r.await(func() bool { return q.done }, q.describe); err != nil {
-		return driver.Status{}, err
-	}
-	return q.st, q.err
+func (r *rank) Mrecv(buf []byte, h driver.Handle) (st driver.Status, err error) {
+	err = r.call(func() error {
+		q := &request{owner: r, blocking: true, recv: true, buf: buf, active: true}
+		r.takeMessage(q, h)
+		if err := r.await(func() bool { return q.done }, q.describe); err != nil {
+			return err
+		}
+		st = q.st
+		return q.err
+	})
+	return st, err
 }
 
 func (r *rank) takeMessage(q *request, h driver.Handle) {
@@ -92,13 +91,12 @@ func (r *rank) takeMessage(q *request, h driver.Handle) {
 }
 
 // Imrecv starts receiving a message set aside.
-func (r *rank) Imrecv(buf []byte, h driver.Handle) (driver.Handle, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	q := r.newRequest(request{recv: true, buf: buf, active: true})
-	r.takeMessage(q, h)
-	return q.h, nil
+func (r *rank) Imrecv(buf []byte, m driver.Handle) (h driver.Handle, err error) {
+	err = r.call(func() error {
+		q := r.newRequest(request{recv: true, buf: buf, active: true})
+		r.takeMessage(q, m)
+		h = q.h
+		return nil
+	})
+	return h, err
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -41,101 +42,79 @@ func (r *rank) lookup(h driver.Handle) (*request, error) {
 
 // Wait blocks until the request is complete.
 func (r *rank) Wait(h driver.Handle) (driver.Status, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return driver.Status{}, err
-	}
-	q, err := r.lookup(h)
-	if err != nil {
-		return driver.Status{}, err
-	}
-	if err := r.await(q.ready, q.describe); err != nil {
-		return driver.Status{}, err
-	}
-	return r.finish(q)
+	var st [1]driver.Status
+	var errs [1]error
+	_, err := r.WaitAll([]driver.Handle{h}, st[:], errs[:])
+	return st[0], cmp.Or(err, errs[0])
 }
 
 // Test reports whether the request is complete.
-func (r *rank) Test(h driver.Handle) (driver.Status, bool, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return driver.Status{}, false, err
-	}
-	q, err := r.lookup(h)
-	if err != nil {
-		return driver.Status{}, false, err
-	}
-	r.poll()
-	if !q.ready() || q.coll != nil && r.rng.Float64() < r.w.opt.Delay {
-		return driver.Status{}, false, nil
-	}
-	st, err := r.finish(q)
-	return st, true, err
+func (r *rank) Test(h driver.Handle) (st driver.Status, done bool, err error) {
+	err = r.call(func() error {
+		q, err := r.lookup(h)
+		if err != nil {
+			return err
+		}
+		r.poll()
+		if !q.ready() || q.coll != nil && r.rng.Float64() < r.w.opt.Delay {
+			return nil
+		}
+		done = true
+		st, err = r.finish(q)
+		return err
+	})
+	return st, done, err
 }
 
 // WaitAll completes every request.
 func (r *rank) WaitAll(hs []driver.Handle, st []driver.Status, errs []error) (failed int, err error) {
-	err = r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return 0, err
-	}
-	for i, h := range hs {
-		q, err := r.lookup(h)
-		if err != nil {
-			return 0, err
+	err = r.call(func() error {
+		for i, h := range hs {
+			q, err := r.lookup(h)
+			if err == nil {
+				err = r.await(q.ready, q.describe)
+			}
+			if err != nil {
+				return err
+			}
+			if st[i], errs[i] = r.finish(q); errs[i] != nil {
+				failed++
+			}
 		}
-		if err := r.await(q.ready, q.describe); err != nil {
-			return 0, err
-		}
-		if st[i], errs[i] = r.finish(q); errs[i] != nil {
-			failed++
-		}
-	}
-	return failed, nil
+		return nil
+	})
+	return failed, err
 }
 
 // WaitAny blocks until one request is complete.
-func (r *rank) WaitAny(hs []driver.Handle) (int, driver.Status, error) {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return -1, driver.Status{}, err
-	}
-	found := -1
-	err = r.await(func() bool {
-		found = slices.IndexFunc(hs, func(h driver.Handle) bool {
+func (r *rank) WaitAny(hs []driver.Handle) (found int, st driver.Status, err error) {
+	found = -1
+	err = r.call(func() error {
+		complete := func(h driver.Handle) bool {
 			q := r.requests[h]
 			return q != nil && q.active && q.ready()
-		})
-		return found >= 0
-	}, func() string { return fmt.Sprintf("one of %d requests", len(hs)) })
-	if err != nil {
-		return -1, driver.Status{}, err
-	}
-	st, err := r.finish(r.requests[hs[found]])
+		}
+		err := r.await(func() bool { found = slices.IndexFunc(hs, complete); return found >= 0 },
+			func() string { return fmt.Sprintf("one of %d requests", len(hs)) })
+		if err == nil {
+			st, err = r.finish(r.requests[hs[found]])
+		}
+		return err
+	})
 	return found, st, err
 }
 
 // Cancel withdraws a receive that is not matched.
 func (r *rank) Cancel(h driver.Handle) error {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
+	return r.call(func() error {
+		q, err := r.lookup(h)
+		if i := slices.Index(r.posted, q); err == nil && i >= 0 {
+			r.posted = slices.Delete(r.posted, i, i+1)
+			q.done, q.cancelled = true, true
+			q.st = driver.Status{Source: driver.AnySource, Tag: driver.AnyTag}
+		}
 		return err
-	}
-	q, err := r.lookup(h)
-	if err != nil {
-		return err
-	}
-	if i := slices.Index(r.posted, q); i >= 0 {
-		r.posted = slices.Delete(r.posted, i, i+1)
-		q.done, q.cancelled = true, true
-		q.st = driver.Status{Source: driver.AnySource, Tag: driver.AnyTag}
-	}
-	return nil
+	})
 }
 
 // FreeRequest drops a request.

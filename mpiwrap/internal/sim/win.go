@@ -65,38 +65,35 @@ func (r *rank) WinSync(h driver.Handle, s driver.WinSync) error {
 	if s.Kind == driver.Fence {
 		return r.fence(h)
 	}
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	w := r.w.wins[h]
-	switch s.Kind {
-	case driver.Unlock, driver.Flush, driver.FlushLocal:
-		err = r.finishAccesses(h, s.Rank)
-	case driver.UnlockAll, driver.FlushAll:
-		err = r.finishAccesses(h, everyTarget)
-	}
-	if err != nil {
-		return err
-	}
-	switch s.Kind {
-	case driver.Lock:
-		return r.lock(w, s.Rank, s.Shared)
-	case driver.Unlock:
-		r.unlock(w, s.Rank)
-	case driver.LockAll:
-		for i := range w.lock {
-			if err := r.lock(w, i, true); err != nil {
-				return err
+	return r.call(func() (err error) {
+		w := r.w.wins[h]
+		switch s.Kind {
+		case driver.Unlock, driver.Flush, driver.FlushLocal:
+			err = r.finishAccesses(h, s.Rank)
+		case driver.UnlockAll, driver.FlushAll:
+			err = r.finishAccesses(h, everyTarget)
+		}
+		if err != nil {
+			return err
+		}
+		switch s.Kind {
+		case driver.Lock:
+			return r.lock(w, s.Rank, s.Shared)
+		case driver.Unlock:
+			r.unlock(w, s.Rank)
+		case driver.LockAll:
+			for i := range w.lock {
+				if err := r.lock(w, i, true); err != nil {
+					return err
+				}
+			}
+		case driver.UnlockAll:
+			for i := range w.lock {
+				r.unlock(w, i)
 			}
 		}
-	case driver.UnlockAll:
-		for i := range w.lock {
-			r.unlock(w, i)
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (r *rank) lock(w *window, i int, shared bool) error {
@@ -126,17 +123,14 @@ func (r *rank) unlock(w *window, i int) {
 
 // Rma does one access, or puts it off until its synchronisation.
 func (r *rank) Rma(h driver.Handle, a driver.Rma) error {
-	err := r.enter()
-	defer r.w.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	q := access{h: h, call: r.calls, Rma: a}
-	if r.putOff(&q) {
-		r.accesses = append(r.accesses, q)
-		return nil
-	}
-	return r.do(&q)
+	return r.call(func() error {
+		q := access{h: h, call: r.calls, Rma: a}
+		if r.putOff(&q) {
+			r.accesses = append(r.accesses, q)
+			return nil
+		}
+		return r.do(&q)
+	})
 }
 
 // do is one access.

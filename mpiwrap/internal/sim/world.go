@@ -52,13 +52,14 @@ type Options struct {
 	// Pinned reports whether memory is pinned, as pinned.Is does: then buffers of
 	// non-blocking calls must be while they are touched. Nil demands nothing.
 	Pinned func(b []byte) bool
-	// MaxTag is the largest tag accepted; zero means MPICH's, 2^28-1.
-	MaxTag int
 }
 
 // slotBytes is the memory for small messages: little, so that tests also meet
 // the case that none is left.
 const slotBytes = 2 << 10
+
+// maxTag is the largest tag accepted, as MPICH's.
+const maxTag = 1<<28 - 1
 
 // World is one simulated job.
 type World struct {
@@ -100,7 +101,6 @@ type rank struct {
 // New makes a world of n ranks.
 func New(n int, opt Options) *World {
 	opt.EagerBytes = cmp.Or(opt.EagerBytes, 4096)
-	opt.MaxTag = cmp.Or(opt.MaxTag, 1<<28-1)
 	w := &World{opt: opt, comms: map[driver.Handle]*comm{}, wins: map[driver.Handle]*window{}}
 	members := make([]int, n)
 	for i := range members {
@@ -229,7 +229,7 @@ func (r *rank) block(what string) {
 
 // Info describes the simulator.
 func (r *rank) Info() driver.Info {
-	return driver.Info{Name: "simulated", MaxTag: r.w.opt.MaxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
+	return driver.Info{Name: "simulated", MaxTag: maxTag, Slots: r.slots, Concurrent: r.w.opt.Concurrent,
 		Pin:     r.w.opt.Pinned != nil,
 		Library: fmt.Sprintf("simulated ranks in one process (%d, no MPI)", len(r.w.ranks))}
 }
