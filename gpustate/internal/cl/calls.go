@@ -59,46 +59,79 @@ func list(call string, ask func(n C.uint32_t, to *handle, found *C.uint32_t) sta
 	return ids, check(call, ask(n, &ids[0], nil))
 }
 
-// question is a call that gives the length of a property or, with memory for it, the property.
-type question = func(n C.size_t, to unsafe.Pointer, length *C.size_t) status
+// question asks for a property of an object.
+type question struct {
+	call   string
+	object handle
+	param  uint32
+	device handle // for calls that also take one
+	index  uint32 // of an argument
+}
+
+// ask gives the length of the property or, with memory for it, the property.
+func (q question) ask(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
+	h, param := q.object, C.uint32_t(q.param)
+	switch q.call {
+	case "clGetPlatformInfo":
+		return C.hfcl_clGetPlatformInfo(h, param, n, to, got)
+	case "clGetDeviceInfo":
+		return C.hfcl_clGetDeviceInfo(h, param, n, to, got)
+	case "clGetContextInfo":
+		return C.hfcl_clGetContextInfo(h, param, n, to, got)
+	case "clGetCommandQueueInfo":
+		return C.hfcl_clGetCommandQueueInfo(h, param, n, to, got)
+	case "clGetMemObjectInfo":
+		return C.hfcl_clGetMemObjectInfo(h, param, n, to, got)
+	case "clGetProgramInfo":
+		return C.hfcl_clGetProgramInfo(h, param, n, to, got)
+	case "clGetProgramBuildInfo":
+		return C.hfcl_clGetProgramBuildInfo(h, q.device, param, n, to, got)
+	case "clGetKernelInfo":
+		return C.hfcl_clGetKernelInfo(h, param, n, to, got)
+	case "clGetKernelWorkGroupInfo":
+		return C.hfcl_clGetKernelWorkGroupInfo(h, q.device, param, n, to, got)
+	}
+	return C.hfcl_clGetKernelArgInfo(h, C.uint32_t(q.index), param, n, to, got)
+}
 
 // answer gives a property as OpenCL lays it out.
-func answer(call string, ask question) ([]byte, error) {
+func answer(q question) ([]byte, error) {
 	var n C.size_t
-	if err := check(call, ask(0, nil, &n)); err != nil || n == 0 {
+	if err := check(q.call, q.ask(0, nil, &n)); err != nil || n == 0 {
 		return nil, err
 	}
 	b := make([]byte, n)
-	return b, check(call, ask(n, unsafe.Pointer(&b[0]), nil))
+	return b, check(q.call, q.ask(n, unsafe.Pointer(&b[0]), nil))
 }
 
 // known gives a property, nil if the platform lacks it.
-func known(ask question) []byte {
-	b, err := answer("", ask)
+func known(q question) []byte {
+	b, err := answer(q)
 	if err != nil {
 		return nil
 	}
 	return b
 }
 
-// number gives a property that has the size of a word.
-func number(call string, ask question) (uint64, error) {
-	var v C.uint64_t
-	err := check(call, ask(8, unsafe.Pointer(&v), nil))
-	return uint64(v), err
+// numbers gives properties that have the size of a word each, or less.
+func numbers(q question, params ...uint32) ([]uint64, error) {
+	have := make([]uint64, len(params))
+	for i, p := range params {
+		q.param = p
+		if err := check(q.call, q.ask(8, unsafe.Pointer(&have[i]), nil)); err != nil {
+			return nil, err
+		}
+	}
+	return have, nil
 }
 
 func platformString(p handle, what uint32) string {
-	return cstring(known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
-		return C.hfcl_clGetPlatformInfo(p, C.uint32_t(what), n, to, length)
-	}))
+	return cstring(known(question{call: "clGetPlatformInfo", object: p, param: what}))
 }
 
 // deviceBytes returns a device property as bytes, nil if the device lacks it.
 func deviceBytes(d handle, what uint32) []byte {
-	return known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
-		return C.hfcl_clGetDeviceInfo(d, C.uint32_t(what), n, to, length)
-	})
+	return known(question{call: "clGetDeviceInfo", object: d, param: what})
 }
 
 func releaseQueue(q handle) error {

@@ -36,14 +36,9 @@ const (
 // Adopt takes another reference to a cl_mem, which ReleaseMem gives back.
 func (d *device) Adopt(pointer uintptr, bytes int64) (driver.Handle, error) {
 	h := handle(pointer)
-	var have [3]uint64
-	for i, what := range []C.uint32_t{memType, memSize, memContext} {
-		var err error
-		if have[i], err = number("clGetMemObjectInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
-			return C.hfcl_clGetMemObjectInfo(h, what, n, to, got)
-		}); err != nil {
-			return nil, err
-		}
+	have, err := numbers(question{call: "clGetMemObjectInfo", object: h}, memType, memSize, memContext)
+	if err != nil {
+		return nil, err
 	}
 	switch kind, size, ctx := have[0], have[1], have[2]; {
 	case uint32(kind) != typeBuffer:
@@ -72,14 +67,9 @@ const (
 func (d *device) AdoptQueue(native uintptr) (driver.Handle, driver.QueueDesc, error) {
 	var desc driver.QueueDesc
 	h := handle(native)
-	var have [3]uint64
-	for i, what := range []C.uint32_t{queueContext, queueDevice, queueProps} {
-		var err error
-		if have[i], err = number("clGetCommandQueueInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
-			return C.hfcl_clGetCommandQueueInfo(h, what, n, to, got)
-		}); err != nil {
-			return nil, desc, err
-		}
+	have, err := numbers(question{call: "clGetCommandQueueInfo", object: h}, queueContext, queueDevice, queueProps)
+	if err != nil {
+		return nil, desc, err
 	}
 	props := have[2]
 	if handle(have[0]) != d.ctx || handle(have[1]) != d.device {
@@ -102,9 +92,7 @@ func (l *Library) OpenContext(ctx, dev uintptr) (driver.Device, error) {
 	if err := l.load(); err != nil {
 		return nil, err
 	}
-	b, err := answer("clGetContextInfo", func(n C.size_t, to unsafe.Pointer, got *C.size_t) status {
-		return C.hfcl_clGetContextInfo(handle(ctx), contextDevices, n, to, got)
-	})
+	b, err := answer(question{call: "clGetContextInfo", object: handle(ctx), param: contextDevices})
 	if err != nil {
 		return nil, err
 	}

@@ -136,19 +136,18 @@ func programFromSource(ctx handle, text string) (handle, error) {
 // log returns the compiler's text for the last build, empty if there is none.
 func (d *device) log(p handle) string {
 	const programBuildLog = 0x1183
-	return cstring(known(func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
-		return C.hfcl_clGetProgramBuildInfo(p, d.device, programBuildLog, n, to, length)
-	}))
+	return cstring(known(question{call: "clGetProgramBuildInfo", object: p, param: programBuildLog, device: d.device}))
 }
 
 // variableBytes returns the bytes of a built program's variables in global memory, 0
 // if the platform does not report them.
 func (d *device) variableBytes(p handle) uint64 {
 	const totalSize = 0x1185
-	n, _ := number("", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
-		return C.hfcl_clGetProgramBuildInfo(p, d.device, totalSize, n, to, length)
-	})
-	return n
+	n, err := numbers(question{call: "clGetProgramBuildInfo", object: p, device: d.device}, totalSize)
+	if err != nil {
+		return 0
+	}
+	return n[0]
 }
 
 func releaseProgram(p handle) error { return check("clReleaseProgram", C.hfcl_clReleaseProgram(p)) }
@@ -158,14 +157,10 @@ func (d *device) ReleaseProgram(p driver.Handle) error { return releaseProgram(p
 // WorkGroup asks clGetKernelWorkGroupInfo.
 func (d *device) WorkGroup(h driver.Handle) (size, multiple int, err error) {
 	const workGroupSize, preferredMultiple = 0x11B0, 0x11B3
-	var v [2]uint64
-	for i, what := range []C.uint32_t{workGroupSize, preferredMultiple} {
-		v[i], err = number("clGetKernelWorkGroupInfo", func(n C.size_t, to unsafe.Pointer, length *C.size_t) status {
-			return C.hfcl_clGetKernelWorkGroupInfo(h.(*kernel).h, d.device, what, n, to, length)
-		})
-		if err != nil {
-			return 0, 0, err
-		}
+	v, err := numbers(question{call: "clGetKernelWorkGroupInfo", object: h.(*kernel).h, device: d.device},
+		workGroupSize, preferredMultiple)
+	if err != nil {
+		return 0, 0, err
 	}
 	if d.info.Platform == "rusticl" { // Mesa 22.3 returns its preference, and runs as many as the device takes
 		v[0] = max(v[0], uint64(d.info.MaxGroup))
