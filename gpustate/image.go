@@ -166,9 +166,5 @@ func (d *Device) ImageFormats(a Access, dims int) ([][2]uint32, error) {
 		return nil, err
 	}
 	defer d.leave()
-	l, ok := d.state.Session.Device.(driver.ImageLister)
-	if !ok {
-		return nil, ErrUnsupported
-	}
-	return l.ImageFormats(a, dims)
+	return d.state.Session.ImageFormats(a, dims)
 }

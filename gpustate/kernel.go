@@ -123,8 +123,8 @@ func (k *Kernel) hold() error {
 // WorkGroup returns the largest work-group for the kernel on this device, and the preferred multiple of work-group
 // sizes, both in work items.
 func (k *Kernel) WorkGroup() (size, multiple int, err error) {
-	err = ask(k.item, func(i driver.KernelInformer) (err error) {
-		size, multiple, err = i.WorkGroup(k.e.Handle)
+	err = k.ask(func(d driver.Device) (err error) {
+		size, multiple, err = d.WorkGroup(k.e.Handle)
 		return err
 	})
 	return size, multiple, err

@@ -310,25 +310,21 @@ func (d *Device) CLInfo(param uint32) ([]byte, error) {
 		return nil, err
 	}
 	defer d.leave()
-	asker, ok := d.state.Session.Device.(driver.Querier)
-	if !ok {
-		return nil, ErrUnsupported
-	}
-	return asker.Query(driver.Query{Of: driver.QueryDevice, Param: param})
+	return d.state.Session.Query(driver.Query{Of: driver.QueryDevice, Param: param})
 }
 
 // query asks about the object; for a released one the error matches ErrReleased.
 func (i item) query(q driver.Query) (b []byte, err error) {
-	err = ask(i, func(a driver.Querier) (err error) {
+	err = i.ask(func(d driver.Device) (err error) {
 		q.Object = i.e.Handle
-		b, err = a.Query(q)
+		b, err = d.Query(q)
 		return err
 	})
 	return b, err
 }
 
 // ask asks the driver about the object, which no other call changes meanwhile.
-func ask[T any](i item, do func(T) error) error {
+func (i item) ask(do func(driver.Device) error) error {
 	if err := i.dev.enter(); err != nil {
 		return err
 	}
@@ -342,9 +338,5 @@ func ask[T any](i item, do func(T) error) error {
 	if err := i.usable(i.dev); err != nil {
 		return i.fail("ask about", err)
 	}
-	asked, ok := i.dev.state.Session.Device.(T)
-	if !ok {
-		return i.fail("ask about", ErrUnsupported)
-	}
-	return i.fail("ask about", do(asked))
+	return i.fail("ask about", do(i.dev.state.Session.Device))
 }

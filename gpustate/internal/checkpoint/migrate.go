@@ -156,16 +156,12 @@ func (d *State) Move(ctx context.Context, to *Session, w *Stopwatch) error {
 
 // SourceBuilds lists the programs that the device runs from their sources although they have a binary form for its API.
 func (d *State) SourceBuilds() []SourceBuild {
-	reporter, ok := d.Session.Device.(driver.FallbackReporter)
-	if !ok {
-		return nil
-	}
 	var list []SourceBuild
 	for _, e := range d.List {
 		if e.Record.Program == nil {
 			continue
 		}
-		if why := reporter.FallbackReason(e.Handle); why != "" {
+		if why := d.Session.FallbackReason(e.Handle); why != "" {
 			list = append(list, SourceBuild{Program: e.Name(), Kernels: d.functions(e), Why: why})
 		}
 	}

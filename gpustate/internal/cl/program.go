@@ -53,6 +53,9 @@ func (d *device) Globals(h driver.Handle) ([]driver.Global, error) {
 	return nil, nil
 }
 
+// Global finds none: the kernels that Globals lets pass have no variables.
+func (d *device) Global(driver.Handle, string) (g driver.Global, ok bool) { return g, false }
+
 // countsConstants reports whether the platform counts constants that no kernel can write as variables, as oclgrind does
 // with tables and with the texts of printf: the count is then useless.
 func (d *device) countsConstants() bool {

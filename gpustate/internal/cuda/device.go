@@ -64,6 +64,9 @@ func openDevice(info driver.Info) (driver.Device, error) {
 
 func (d *device) Info() driver.Info { return d.info }
 
+// Query knows no question of OpenCL.
+func (d *device) Query(driver.Query) ([]byte, error) { return nil, driver.ErrUnsupported }
+
 func (d *device) FreeBytes() (int64, bool) {
 	n, err := freeBytes(d.ctx)
 	return n, err == nil

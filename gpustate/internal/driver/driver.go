@@ -166,6 +166,9 @@ type Driver interface {
 // Device is an opened device with its context.
 type Device interface {
 	Info() Info
+	// Query gives an answer as OpenCL lays it out. A question that the device does not
+	// know, or whose answer is a handle, is an error.
+	Query(Query) ([]byte, error)
 	// FreeBytes is the device memory that can be had now; ok is false where the
 	// API does not tell.
 	FreeBytes() (free int64, ok bool)
@@ -173,6 +176,8 @@ type Device interface {
 
 	CreateMem(MemDesc) (Handle, error)
 	ReleaseMem(Handle) error
+	// ImageFormats lists order and type of the formats for images of a shape.
+	ImageFormats(a Access, shape int) ([][2]uint32, error)
 	// MapShared makes the bytes of a MemShared object usable by the host until
 	// UnmapShared. The queue has been finished.
 	MapShared(q, mem Handle) ([]byte, error)
@@ -183,11 +188,23 @@ type Device interface {
 
 	Build(ProgramDesc) (Handle, error)
 	ReleaseProgram(Handle) error
+	// FallbackReason returns the reason why a program was built from its source although it has a binary
+	// form for this API; empty when it was not.
+	FallbackReason(program Handle) string
+	// Globals lists the program's variables that kernels can write; CreateMem makes
+	// a MemGlobal of one. An error that matches ErrHidden names data of the program
+	// that cannot be read or written from outside.
+	Globals(program Handle) ([]Global, error)
+	// Global finds a variable by name, also one that kernels cannot write, as __constant__ ones of CUDA,
+	// and Globals does not list; ok is false where the API finds none.
+	Global(program Handle, name string) (g Global, ok bool)
 	CreateKernel(program Handle, name string) (Handle, error)
 	ReleaseKernel(Handle) error
 	// Args is the number of a kernel's arguments. If the API does not report all
 	// of them, it is their least number, and exact is false.
 	Args(kernel Handle) (n int, exact bool)
+	// WorkGroup returns the largest work-group for a kernel, and the number that sizes are best a multiple of.
+	WorkGroup(kernel Handle) (size, multiple int, err error)
 	// SetArg that is refused may leave the argument without a value, as NVIDIA's OpenCL
 	// does: give it the old one again.
 	SetArg(kernel Handle, index int, a Arg) error
@@ -299,30 +316,10 @@ type PeerCopier interface {
 	CopyFrom(q, dst Handle, other Device, src Handle, n int64) (ok bool, err error)
 }
 
-// KernelInformer is implemented by devices that tell more about kernels.
-type KernelInformer interface {
-	// WorkGroup returns the largest work-group for a kernel, and the number that sizes are best a multiple of.
-	WorkGroup(kernel Handle) (size, multiple int, err error)
-}
-
 // Global is a variable at program scope that kernels can write.
 type Global struct {
 	Name  string
 	Bytes int64
-}
-
-// GlobalLister is implemented by devices that look for a program's state outside of memory objects.
-type GlobalLister interface {
-	// Globals lists the program's variables that kernels can write; CreateMem makes
-	// a MemGlobal of one. An error that matches ErrHidden names data of the program
-	// that cannot be read or written from outside.
-	Globals(program Handle) ([]Global, error)
-}
-
-// GlobalFinder is implemented by devices that find variables by name, also those that kernels
-// cannot write, as __constant__ ones of CUDA, and Globals does not list.
-type GlobalFinder interface {
-	Global(program Handle, name string) (g Global, ok bool)
 }
 
 // A Mover moves the program to where text says and tells how that went, with the
@@ -339,13 +336,6 @@ type Movable interface {
 type Losable interface {
 	// Lost is closed when the device is lost, and when it is closed.
 	Lost() <-chan struct{}
-}
-
-// FallbackReporter is implemented by devices that take binary forms of programs.
-type FallbackReporter interface {
-	// FallbackReason returns the reason why a program was built from its source although it has a binary
-	// form for this API; empty when it was not.
-	FallbackReason(program Handle) string
 }
 
 // Lender is implemented by devices whose handles other code of this process can use.
@@ -379,10 +369,4 @@ type Keeper interface {
 type ContextOpener interface {
 	// OpenContext is Open in a context that other code has made, which Close leaves alone.
 	OpenContext(ctx, device uintptr) (Device, error)
-}
-
-// ImageLister is implemented by devices that list their image formats.
-type ImageLister interface {
-	// ImageFormats lists order and type of the formats for images of a shape.
-	ImageFormats(a Access, shape int) ([][2]uint32, error)
 }

@@ -92,10 +92,3 @@ type Query struct {
 	Index  int    // QueryArgument: which one
 	Param  uint32 // cl_..._info
 }
-
-// Querier is implemented by devices that answer OpenCL's own questions.
-type Querier interface {
-	// Query gives the answer as OpenCL lays it out. A question that the device does not
-	// know, or whose answer is a handle, is an error.
-	Query(Query) ([]byte, error)
-}

@@ -318,6 +318,14 @@ func (d *device) Global(h driver.Handle, name string) (driver.Global, bool) {
 	return driver.Global{Name: name, Bytes: int64(len(v.bytes))}, true
 }
 
+// WorkGroup knows no limit of a kernel.
+func (d *device) WorkGroup(driver.Handle) (size, multiple int, err error) {
+	return 0, 0, driver.ErrUnsupported
+}
+
+// Query knows no question of OpenCL.
+func (d *device) Query(driver.Query) ([]byte, error) { return nil, driver.ErrUnsupported }
+
 func (d *device) ReleaseProgram(h driver.Handle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

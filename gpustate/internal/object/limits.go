@@ -18,12 +18,11 @@ func Check(drv driver.Device, o *record.Object) error {
 	if err := CheckObject(o, i); err != nil {
 		return err
 	}
-	lister, ok := drv.(driver.ImageLister)
-	if !ok || o.Mem == nil || o.Mem.Kind != driver.MemImage {
+	if o.Mem == nil || o.Mem.Kind != driver.MemImage {
 		return nil
 	}
 	image := &o.Mem.Image
-	list, _ := lister.ImageFormats(o.Mem.Access, image.Shape()) // with an error the device itself says no
+	list, _ := drv.ImageFormats(o.Mem.Access, image.Shape()) // with an error the device itself says no
 	if list != nil && !slices.Contains(list, [2]uint32{image.Order, image.Type}) {
 		return fmt.Errorf("the device does not support %d-dimensional images with channel order %#x and type %#x: %w",
 			image.Dims, image.Order, image.Type, driver.ErrUnsupported)
@@ -41,11 +40,10 @@ func CheckGroup(drv driver.Device, k *Kernel) error {
 
 // CheckBuilt is CheckGroup with the device's limits of the kernel itself.
 func CheckBuilt(drv driver.Device, k *Kernel, h driver.Handle) error {
-	informer, ok := drv.(driver.KernelInformer)
-	if !ok || k.group == 0 {
+	if k.group == 0 {
 		return nil
 	}
-	if size, _, err := informer.WorkGroup(h); err == nil && size > 0 && k.group > size {
+	if size, _, err := drv.WorkGroup(h); err == nil && size > 0 && k.group > size {
 		return fmt.Errorf("it was launched with work-groups of %d, the device allows %d for this kernel: %w", k.group,
 			size, ErrLimit)
 	}

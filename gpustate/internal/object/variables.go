@@ -34,11 +34,10 @@ func IsVariable(o *record.Object) bool { return o.Mem != nil && o.Mem.Kind == dr
 // FindVariables gives entries for the variables of a program that was just built,
 // with handles, without a place in the device.
 func (p *Entry) FindVariables(drv driver.Device, h driver.Handle) (list []*Entry, err error) {
-	l, ok := drv.(driver.GlobalLister)
-	if !ok || IsStateless(p.Record.Program) {
+	if IsStateless(p.Record.Program) {
 		return nil, nil
 	}
-	globals, err := l.Globals(h)
+	globals, err := drv.Globals(h)
 	if errors.Is(err, driver.ErrHidden) {
 		return nil, fmt.Errorf("%w: move the data to a Buffer, or give the option %s if checkpoints do not need it",
 			err, Stateless)
@@ -60,11 +59,10 @@ func (p *Entry) FindVariables(drv driver.Device, h driver.Handle) (list []*Entry
 // FindVariable gives an entry for one variable of a program, which need not be one that kernels
 // write: nil if the program has none of that name or the device cannot find it.
 func (p *Entry) FindVariable(drv driver.Device, h driver.Handle, name string) (*Entry, error) {
-	finder, ok := drv.(driver.GlobalFinder)
-	if !ok || IsStateless(p.Record.Program) {
+	if IsStateless(p.Record.Program) {
 		return nil, nil
 	}
-	g, ok := finder.Global(h, name)
+	g, ok := drv.Global(h, name)
 	if !ok {
 		return nil, nil
 	}

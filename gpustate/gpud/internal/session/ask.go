@@ -19,13 +19,12 @@ func (s *Session) doAsk(m *wire.Ask) error {
 	case wire.AskGlobals, wire.AskGlobal:
 		return s.askGlobals(m)
 	case wire.AskFormats:
-		l, ok := s.drv.(driver.ImageLister)
 		var i driver.ImageDesc
 		i.SetShape(m.Index)
-		if !ok || i.Dims < 1 || i.Dims > 3 || i.Array && i.Dims == 3 || m.Object > uint64(driver.WriteOnly) {
+		if i.Dims < 1 || i.Dims > 3 || i.Array && i.Dims == 3 || m.Object > uint64(driver.WriteOnly) {
 			return s.reply(m.Req, driver.ErrUnsupported, nil)
 		}
-		list, err := l.ImageFormats(driver.Access(m.Object), m.Index)
+		list, err := s.drv.ImageFormats(driver.Access(m.Object), m.Index)
 		return s.reply(m.Req, err, func(f *wire.Fields) { wire.Formats(f, &list) })
 	}
 	return fmt.Errorf("%w: question %d", wire.ErrProtocol, m.What)
@@ -38,13 +37,11 @@ func (s *Session) askGlobals(m *wire.Ask) error {
 	}
 	var list []driver.Global
 	if m.What == wire.AskGlobal {
-		if l, ok := s.drv.(driver.GlobalFinder); ok {
-			if g, ok := l.Global(p.h, m.Name); ok {
-				list = append(list, g)
-			}
+		if g, ok := s.drv.Global(p.h, m.Name); ok {
+			list = append(list, g)
 		}
-	} else if l, ok := s.drv.(driver.GlobalLister); ok {
-		list, err = l.Globals(p.h)
+	} else {
+		list, err = s.drv.Globals(p.h)
 	}
 	return s.reply(m.Req, err, func(f *wire.Fields) { wire.Globals(f, &list) })
 }
@@ -54,11 +51,7 @@ func (s *Session) askKernel(m *wire.Ask) error {
 	if err != nil {
 		return err
 	}
-	i, ok := s.drv.(driver.KernelInformer)
-	if !ok {
-		return s.reply(m.Req, driver.ErrUnsupported, nil)
-	}
-	size, multiple, err := i.WorkGroup(k.h)
+	size, multiple, err := s.drv.WorkGroup(k.h)
 	return s.reply(m.Req, err, func(f *wire.Fields) { codec.Size(f, &size, &multiple) })
 }
 
@@ -80,10 +73,6 @@ func (s *Session) doQuery(m *wire.Query) error {
 		}
 		q.Object = k.h
 	}
-	asker, ok := s.drv.(driver.Querier)
-	if !ok {
-		return s.reply(m.Req, driver.ErrUnsupported, nil)
-	}
-	b, err := asker.Query(q)
+	b, err := s.drv.Query(q)
 	return s.reply(m.Req, err, func(f *wire.Fields) { f.Bytes(&b) })
 }

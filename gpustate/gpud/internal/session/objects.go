@@ -183,9 +183,7 @@ func (s *Session) build(m *wire.Build) (passed string, err error) {
 		_ = s.addSource(-n)
 		return "", shortLog(err)
 	}
-	if t, ok := s.drv.(driver.FallbackReporter); ok {
-		passed = t.FallbackReason(h)
-	}
+	passed = s.drv.FallbackReason(h)
 	return passed[:min(len(passed), maxWhy)], s.enter(m.ID, &program{h, n})
 }
 
