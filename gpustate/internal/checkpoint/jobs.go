@@ -173,30 +173,13 @@ type slab struct {
 	off, bytes int64
 }
 
-// slabs divides an image into pieces of at most limit bytes, or of one row.
-func slabs(m *record.Mem, limit int64) []slab {
-	i := m.Image
-	pixel, _ := record.PixelBytes(i)
-	row := pixel * int64(i.Width)
-	slice := row * int64(i.Height)
-	var list []slab
-	add := func(y, z, height, depth int) {
-		list = append(list, slab{region: driver.Region{Origin: [3]int{0, y, z},
-			Size: [3]int{i.Width, height, depth}},
-			off: slice*int64(z) + row*int64(y), bytes: row * int64(height) * int64(depth)})
-	}
-	if slice <= limit {
-		step := int(limit / slice)
-		for z := 0; z < i.Depth; z += step {
-			add(0, z, i.Height, min(step, i.Depth-z))
-		}
-		return list
-	}
-	step := int(max(limit/row, 1))
-	for z := range i.Depth {
-		for y := 0; y < i.Height; y += step {
-			add(y, z, min(step, i.Height-y), 1)
-		}
-	}
+// slabs divides an image into pieces of at most limit bytes.
+func slabs(m *record.Mem, limit int64) (list []slab) {
+	pixel, _ := record.PixelBytes(m.Image)
+	var off int64
+	driver.Pixels(driver.Region{Size: m.Image.Extents()}).Divide(pixel, limit, func(part driver.Place, _ [3]int64) {
+		list = append(list, slab{part.Region, off, part.Bytes})
+		off += part.Bytes
+	})
 	return list
 }

@@ -139,15 +139,11 @@ func (d *device) Copy(q, dst driver.Handle, to driver.Place, src driver.Handle, 
 // throughHost copies a place, packed, by way of the host.
 func (d *device) throughHost(q driver.Handle, dst *mem, to driver.Place, src *mem, from driver.Place,
 	wait []driver.Event) (driver.Event, error) {
-	n := to.Bytes
-	switch {
-	case from.Form == driver.FormPixels:
-		n = int64(from.Region.Pixels() * src.pixel)
-	case to.Form == driver.FormPixels:
-		n = int64(to.Region.Pixels() * dst.pixel)
-	case to.Form == driver.FormBox:
-		n = to.Size.Bytes()
+	place, pixel := &to, dst.pixel
+	if from.Form == driver.FormPixels {
+		place, pixel = &from, src.pixel
 	}
+	n := place.Content(int64(pixel))
 	t := driver.Transfer{Mem: src, Place: from, Host: make([]byte, n), There: from.Size.Packed(), Read: true,
 		Block: true}
 	if _, err := d.Transfer(q, t, wait); err != nil {

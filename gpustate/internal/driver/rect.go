@@ -102,6 +102,59 @@ func Pixels(r Region) Place { return Place{Form: FormPixels, Region: r} }
 // BoxAt is the place of a box.
 func BoxAt(b Box, l Layout) Place { return Place{Form: FormBox, Size: b, At: l} }
 
+// Content returns how many bytes the place has; pixel is the size of a pixel of the object.
+func (p *Place) Content(pixel int64) int64 {
+	switch p.Form {
+	case FormBox:
+		return p.Size.Bytes()
+	case FormPixels:
+		return int64(p.Region.Pixels()) * pixel
+	}
+	return p.Bytes
+}
+
+// Divide cuts a place into parts of at most limit bytes, in the order of its content: slices, rows, or pieces of a row.
+// Bytes counts those of a part of any form; at is where the part begins in the place.
+func (p Place) Divide(pixel, limit int64, add func(part Place, at [3]int64)) {
+	extents, element := [3]int64{p.Bytes, 1, 1}, int64(1)
+	switch p.Form {
+	case FormBox:
+		extents = p.Size
+	case FormPixels:
+		element = pixel
+		for i, n := range p.Region.Size {
+			extents[i] = int64(n)
+		}
+	}
+	var step [3]int64
+	bytes := element
+	for i, n := range extents {
+		step[i] = min(max(limit/max(bytes, 1), 1), n)
+		bytes *= n
+	}
+	for z := int64(0); z < extents[2]; z += step[2] {
+		for y := int64(0); y < extents[1]; y += step[1] {
+			for x := int64(0); x < extents[0]; x += step[0] {
+				at := [3]int64{x, y, z}
+				size := Box{min(step[0], extents[0]-x), min(step[1], extents[1]-y), min(step[2], extents[2]-z)}
+				part := p
+				switch p.Form {
+				case FormBox:
+					part.Size, part.At = size, p.At.From(x, y, z)
+				case FormPixels:
+					for i, n := range size {
+						part.Region.Origin[i], part.Region.Size[i] = p.Region.Origin[i]+int(at[i]), int(n)
+					}
+				default:
+					part.Off += x
+				}
+				part.Bytes = element * size.Bytes()
+				add(part, at)
+			}
+		}
+	}
+}
+
 // Transfer is a command that moves bytes between a place of an object and host memory.
 type Transfer struct {
 	Mem Handle

@@ -45,14 +45,8 @@ func InLayout(l driver.Layout, b driver.Box, bytes int64) error {
 
 // Content returns how many bytes the area has.
 func (a *Area) Content() int64 {
-	switch a.Form {
-	case driver.FormBox:
-		return a.Size.Bytes()
-	case driver.FormPixels:
-		pixel, _ := record.PixelBytes(a.Record.Mem.Image)
-		return pixel * int64(a.Region.Pixels())
-	}
-	return a.Bytes
+	pixel, _ := record.PixelBytes(a.Record.Mem.Image)
+	return a.Place.Content(pixel)
 }
 
 // Flat returns the area in the buffer of an image on a buffer, whose pixels not all platforms' image commands
@@ -65,22 +59,9 @@ func (a Area) Flat() Area {
 	return Area{a.Parent, driver.Bytes(int64(a.Region.Origin[0])*pixel, a.Content())}
 }
 
-// Cut divides a box into boxes of a greatest number of bytes, or of one row.
+// Cut divides a box into boxes of a greatest number of bytes.
 func (a Area) Cut(most int64) (list []Area) {
-	size := a.Size
-	slices := max(most/max(size[0]*size[1], 1), 1)
-	rows := size[1]
-	if slices == 1 {
-		rows = min(max(most/max(size[0], 1), 1), size[1])
-	}
-	for z := int64(0); z < size[2]; z += slices {
-		for y := int64(0); y < size[1]; y += rows {
-			p := a
-			p.Size = driver.Box{size[0], min(rows, size[1]-y), min(slices, size[2]-z)}
-			p.At.Off += z*a.At.Slice + y*a.At.Row
-			list = append(list, p)
-		}
-	}
+	a.Divide(1, most, func(part driver.Place, _ [3]int64) { list = append(list, Area{a.Entry, part}) })
 	return list
 }
 

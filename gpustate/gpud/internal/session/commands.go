@@ -89,7 +89,7 @@ func (s *Session) doTransfer(m *wire.Transfer) error {
 	if m.Event == 0 {
 		return fmt.Errorf("%w: a transfer without an event", wire.ErrProtocol)
 	}
-	if !o.has(&m.Place) || o.content(&m.Place) != m.Bytes {
+	if !o.has(&m.Place) || m.Content(o.pixel) != m.Bytes {
 		return fmt.Errorf("%w: a piece outside of its object", wire.ErrProtocol)
 	}
 	i := item{what: "read of " + word(o), ev: driver.Event(m.Event), unawaited: m.Unawaited,
@@ -133,17 +133,6 @@ func (o *mem) has(p *driver.Place) bool {
 		return !o.isImage() && p.At.Fits(p.Size, o.bytes)
 	}
 	return !o.isImage() && p.Off >= 0 && p.Off <= o.bytes && p.Bytes <= o.bytes-p.Off
-}
-
-// content returns how many bytes a place has.
-func (o *mem) content(p *driver.Place) int64 {
-	switch p.Form {
-	case driver.FormPixels:
-		return int64(p.Region.Pixels()) * o.pixel
-	case driver.FormBox:
-		return p.Size.Bytes()
-	}
-	return p.Bytes
 }
 
 // doSetArg keeps the API's answer about an argument for the next launch.

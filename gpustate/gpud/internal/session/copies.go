@@ -35,11 +35,11 @@ func fits(m *wire.Copy, dst, src *mem) bool {
 			return false
 		}
 	case m.To.Form == pixels:
-		m.From.Bytes = dst.content(&m.To)
+		m.From.Bytes = m.To.Content(dst.pixel)
 	case m.From.Form == pixels:
-		m.To.Bytes = src.content(&m.From)
+		m.To.Bytes = m.From.Content(src.pixel)
 	}
-	return dst.has(&m.To) && src.has(&m.From) && dst.content(&m.To) > 0
+	return dst.has(&m.To) && src.has(&m.From) && m.To.Content(dst.pixel) > 0
 }
 
 func (s *Session) doFill(m *wire.Fill) error {
