@@ -186,7 +186,8 @@ func (m *Mark) Release() error {
 // The device stands still meanwhile, as for a Capture. A record that is damaged matches ErrRecord, a mapped
 // shared buffer ErrMapped. An error of read ends the restore and is returned.
 func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) error {
-	return d.restoring(ctx, rec, func(r *record.Record) error { return d.state.Restore(ctx, r, read, nil) })
+	_, err := d.restore(ctx, rec, read, false)
+	return err
 }
 
 // RestoreHashed restores, and before the program can change anything it hashes each content of the record, in order.
@@ -195,24 +196,20 @@ func (d *Device) Restore(ctx context.Context, rec []byte, read func(i int, dst [
 // Cost: one pass over the restored device memory, by the device.
 func (d *Device) RestoreHashed(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error) (
 	hashes [][]Hash, err error) {
-	err = d.restoring(ctx, rec, func(r *record.Record) (err error) {
-		hashes, err = d.state.RestoreHashed(ctx, r, read)
-		return err
-	})
-	return hashes, err
+	return d.restore(ctx, rec, read, true)
 }
 
-// restoring stops the device for a restore of a record.
-func (d *Device) restoring(ctx context.Context, rec []byte, restore func(r *record.Record) error) error {
+func (d *Device) restore(ctx context.Context, rec []byte, read func(i int, dst []byte, off int64) error, hashed bool) (
+	[][]Hash, error) {
 	r, err := record.Decode(rec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := d.stop(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer d.start()
-	return restore(r)
+	return d.state.Restore(ctx, r, read, hashed)
 }
 
 // Ordered checks that the program, since a Restore, has asked for unnamed memory in the

@@ -360,7 +360,7 @@ func TestRecordWithoutNumbers(t *testing.T) {
 				list = append(list, must(d.Buffer("", 8))(t))
 			}
 			ok(t, d.stop(context.Background()))
-			err := d.state.Restore(context.Background(), r, readFrom(contents), nil)
+			_, err := d.state.Restore(context.Background(), r, readFrom(contents), false)
 			d.start()
 			ok(t, err)
 			for len(list) < 3 {

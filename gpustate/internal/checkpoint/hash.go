@@ -37,19 +37,17 @@ func (c *Capture) hashOnce(ctx context.Context) ([][]chunkhash.Sum, error) {
 	}
 	hashes := make([][]chunkhash.Sum, len(c.contents))
 	var pieces []piece
-	var chunks int64
 	for i := range hashes {
 		n := c.contents[i].Bytes
-		hashes[i] = make([]chunkhash.Sum, (n+chunkhash.Bytes-1)/chunkhash.Bytes)
+		hashes[i] = make([]chunkhash.Sum, chunksOf(n))
 		for _, p := range c.parts[i] {
 			if x, ok := whole(p, n); ok {
-				x.to, x.at = hashes[i][x.first:x.first+x.chunks], chunks
+				x.to = hashes[i][x.first : x.first+x.chunks]
 				pieces = append(pieces, x)
-				chunks += x.chunks
 			}
 		}
 	}
-	if err := c.drv.hash(ctx, c.of.HashKey(), pieces, chunks); err != nil {
+	if err := c.drv.hash(ctx, c.of.HashKey(), pieces); err != nil {
 		return nil, fmt.Errorf("hash a capture on %s: %w", c.drv.Info(), err)
 	}
 	if invariants.Enabled {
@@ -59,12 +57,43 @@ func (c *Capture) hashOnce(ctx context.Context) ([][]chunkhash.Sum, error) {
 }
 
 // hash computes the hashes of all chunks of the pieces and puts them where they belong.
-func (s *Session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) error {
+func (s *Session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece) error {
 	if len(pieces) == 0 {
 		return nil
 	}
-	raw, err := s.hashPieces(ctx, key, pieces, chunks)
+	cp, err := s.take(&s.reads)
 	if err != nil {
+		return err
+	}
+	defer s.reads.give(cp)
+	h := &s.hasher
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.ready(cp, key); err != nil {
+		return err
+	}
+	var chunks int64
+	for i := range pieces {
+		pieces[i].at = chunks
+		chunks += pieces[i].chunks
+	}
+	raw := make([]byte, chunks*chunkhash.RawBytes)
+	results, err := cp.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(raw))})
+	if err != nil {
+		return err
+	}
+	for _, p := range pieces {
+		if err = context.Cause(ctx); err == nil {
+			err = h.launch(cp, p, results)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, cp.drv.Finish(cp.q)); err == nil {
+		_, err = cp.read(results, 0, raw, true)
+	}
+	if err = errors.Join(err, cp.drv.ReleaseMem(results)); err != nil {
 		return err
 	}
 	sums := chunkhash.Sums(raw)
@@ -95,16 +124,19 @@ type piece struct {
 	to            []chunkhash.Sum
 }
 
+// chunksOf returns how many chunks a content of n bytes has.
+func chunksOf(n int64) int64 { return (n + chunkhash.Bytes - 1) / chunkhash.Bytes }
+
 // whole finds the chunks of a content of n bytes that lie in a part of it from end to end.
 func whole(p part, n int64) (piece, bool) {
-	first := (p.off + chunkhash.Bytes - 1) / chunkhash.Bytes
+	first := chunksOf(p.off)
 	end := p.off + p.bytes
 	if end < n {
 		end = end / chunkhash.Bytes * chunkhash.Bytes
 	}
 	begin := first * chunkhash.Bytes
 	x := piece{mem: p.mem, first: first, off: p.memOff + begin - p.off, bytes: end - begin}
-	x.chunks = (x.bytes + chunkhash.Bytes - 1) / chunkhash.Bytes
+	x.chunks = chunksOf(x.bytes)
 	return x, p.host == nil && x.bytes > 0 && x.off%16 == 0
 }
 
@@ -191,39 +223,6 @@ func (h *hasher) close(drv driver.Device) error {
 	}
 	h.kernel, h.key, h.program = nil, nil, nil
 	return errors.Join(errs...)
-}
-
-// hashPieces gives the kernel's results for all chunks.
-func (s *Session) hashPieces(ctx context.Context, key *chunkhash.Key, pieces []piece, chunks int64) (raw []byte,
-	err error) {
-	cp, err := s.take(&s.reads)
-	if err != nil {
-		return nil, err
-	}
-	defer s.reads.give(cp)
-	h := &s.hasher
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.ready(cp, key); err != nil {
-		return nil, err
-	}
-	raw = make([]byte, chunks*chunkhash.RawBytes)
-	results, err := cp.drv.CreateMem(driver.MemDesc{Kind: driver.MemBuffer, Bytes: int64(len(raw))})
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range pieces {
-		if err = context.Cause(ctx); err == nil {
-			err = h.launch(cp, p, results)
-		}
-		if err != nil {
-			break
-		}
-	}
-	if err = errors.Join(err, cp.drv.Finish(cp.q)); err == nil {
-		_, err = cp.read(results, 0, raw, true)
-	}
-	return raw, errors.Join(err, cp.drv.ReleaseMem(results))
 }
 
 // launch hashes one piece.

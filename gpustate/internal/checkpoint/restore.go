@@ -13,9 +13,11 @@ import (
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 )
 
-// Restore brings a record to the device, which is stopped. It calls then, if it is set, when all is restored.
+// Restore brings a record to the device, which is stopped. With hashed it then computes the hashes of the restored
+// contents, nil if the device cannot.
 func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error,
-	then func(p *restoration)) error {
+	hashed bool) (hashes [][]chunkhash.Sum, err error) {
+	hashed = hashed && !d.Info().HostMemory
 	// Objects of an earlier Restore that the program has not asked for are released.
 	old := &plan{d: d, s: d.Session}
 	for _, e := range d.List {
@@ -24,20 +26,20 @@ func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, 
 		}
 	}
 	if err := old.undo(); err != nil {
-		return err
+		return nil, err
 	}
 	p := newRestore(d, r, read)
 	if err := p.match(); err != nil {
-		return errors.Join(err, p.undo())
+		return nil, errors.Join(err, p.undo())
 	}
 	d.Filled = true
 	d.Generation.Add(1)
 	var warming sync.WaitGroup
 	defer warming.Wait()
-	if then != nil && !d.Info().HostMemory {
+	if hashed {
 		warming.Go(func() { d.Session.warmHasher(d.HashKey()) })
 	}
-	err := p.carryOut(ctx)
+	err = p.carryOut(ctx)
 	if err == nil {
 		err = p.s.run(ctx, p.initialValues())
 	}
@@ -45,7 +47,7 @@ func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, 
 		err = p.finish()
 	}
 	if err != nil {
-		return errors.Join(err, p.undo())
+		return nil, errors.Join(err, p.undo())
 	}
 	for _, e := range d.List {
 		e.Known = false
@@ -53,11 +55,11 @@ func (d *State) Restore(ctx context.Context, r *record.Record, read func(i int, 
 	for _, e := range p.to {
 		e.Known = true
 	}
-	if then != nil && !d.Info().HostMemory {
+	if hashed {
 		warming.Wait()
-		then(p)
+		hashes = p.contentHashes(ctx)
 	}
-	return nil
+	return hashes, nil
 }
 
 // finish gives all new objects their places in the device, and all kernels their
@@ -120,17 +122,6 @@ func (p *restoration) restoreArgs(r *record.Kernel, k *object.Kernel) error {
 		k.Resize(p.s.Device)
 	}
 	return err
-}
-
-// RestoreHashed restores, and then computes the hashes of the restored contents, nil if the device cannot.
-func (d *State) RestoreHashed(ctx context.Context, r *record.Record, read func(i int, dst []byte, off int64) error) (
-	hashes [][]chunkhash.Sum, err error) {
-	err = d.Restore(ctx, r, read, func(p *restoration) {
-		if list, err := p.contentHashes(ctx); err == nil {
-			hashes = list
-		}
-	})
-	return hashes, err
 }
 
 // restoration is a plan that puts recorded objects in the places of those that exist.
@@ -309,22 +300,23 @@ func (p *restoration) initialValues() (jobs []job) {
 }
 
 // contentHashes returns the content hashes of the objects that a restore has filled, by content of its record, from the
-// memory where they lie; the device is stopped. Contents that a capture would hold outside of a shadow have the zero
-// Hash, and so has memory of other code, which may begin anywhere.
-func (p *restoration) contentHashes(ctx context.Context) ([][]chunkhash.Sum, error) {
+// memory where they lie; the device is stopped. It is nil if the device cannot compute them. Contents that a capture
+// would hold outside of a shadow have the zero Hash, and so has memory of other code, which may begin anywhere.
+func (p *restoration) contentHashes(ctx context.Context) [][]chunkhash.Sum {
 	contents := p.rec.Contents()
 	hashes := make([][]chunkhash.Sum, len(contents))
 	var pieces []piece
-	var chunks int64
 	for i, o := range contents {
 		n := o.Mem.Bytes
-		hashes[i] = make([]chunkhash.Sum, (n+chunkhash.Bytes-1)/chunkhash.Bytes)
+		hashes[i] = make([]chunkhash.Sum, chunksOf(n))
 		if e := p.to[o.ID]; e != nil && e.Handle != nil && e.Record.Mem.Kind == driver.MemBuffer && e.Adopted == 0 {
 			x, _ := whole(part{bytes: n, mem: e.Handle}, n)
-			x.to, x.at = hashes[i], chunks
+			x.to = hashes[i]
 			pieces = append(pieces, x)
-			chunks += x.chunks
 		}
 	}
-	return hashes, p.s.hash(ctx, p.d.HashKey(), pieces, chunks)
+	if p.s.hash(ctx, p.d.HashKey(), pieces) != nil {
+		return nil
+	}
+	return hashes
 }
