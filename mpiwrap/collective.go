@@ -85,7 +85,7 @@ func (c *Comm) launchThen(a *driver.Coll, op call.Op, finish func() error) (*Req
 	if err != nil {
 		return nil, c.ch.Wrap("I"+op.String(), NoPeer, NoTag, err)
 	}
-	return (*Request)(r), nil
+	return r, nil
 }
 
 func (c *Comm) badLength(op call.Op, text string, args ...any) error {

@@ -76,21 +76,19 @@ func SendrecvDevice(c *Comm, src DeviceRange, to, stag int, dest DeviceRange, fr
 // IsendDevice starts sending the range to rank dest. If the message is short (below 64 KiB), the call waits until the
 // device has executed all enqueued commands.
 func IsendDevice(c *Comm, src DeviceRange, dest, tag int) (*Request, error) {
-	r, err := c.channel().IsendDevice(src, dest, tag)
-	return (*Request)(r), err
+	return c.channel().IsendDevice(src, dest, tag)
 }
 
 // IrecvDevice starts receiving one message into the range, after everything that its queue has been given; see Irecv.
 // Commands that are enqueued between the call and Wait do not touch the range.
 func IrecvDevice(c *Comm, dest DeviceRange, source, tag int) (*Request, error) {
-	r, err := c.channel().IrecvDevice(dest, source, tag)
-	return (*Request)(r), err
+	return c.channel().IrecvDevice(dest, source, tag)
 }
 
 // NewDeviceRequest is NewRequest with device memory: protected, and with its buffer part of a
 // protected device, a pending receive is pending again after a restart.
 func NewDeviceRequest(c *Comm, r DeviceRange) *Request {
-	return (*Request)(c.channel().NewDeviceRequest(r))
+	return c.channel().NewDeviceRequest(r)
 }
 
 // HostRange makes a DeviceRange of host memory, for ranks without a device in collectives with ranks that have one. buf

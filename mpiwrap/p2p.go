@@ -1,8 +1,6 @@
 package mpiwrap
 
 import (
-	"unsafe"
-
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/call"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/driver"
 	"github.com/holdfast-hpc/holdfast/mpiwrap/internal/request"
@@ -90,25 +88,46 @@ func Mrecv[T Scalar](m *Message, buf []T) (Status, error) {
 // active request belongs to the library: do not touch it until Wait, or a
 // successful Test, reports that the request is complete. A request that a drain
 // completed stays complete until then.
-type Request request.Request
-
-func (r *Request) in() *request.Request { return (*request.Request)(r) }
-
-// inside returns the requests as package request has them: the same pointers.
-func inside(rs []*Request) []*request.Request {
-	return unsafe.Slice((**request.Request)(unsafe.Pointer(unsafe.SliceData(rs))), len(rs))
-}
+//
+//	// Irecv starts a receive into the buffer of an idle request of NewRequest; see Irecv.
+//	func Irecv(source, tag int) error
+//	// Isend starts to send the buffer of an idle request of NewRequest; see Isend.
+//	func Isend(dest, tag int) error
+//	// Wait blocks until the request is complete and returns the Status of its message. A
+//	// request that was never started, or was waited for already, is an error that matches
+//	// ErrRequest. So is an unprotected one that was pending at a checkpoint and has not been
+//	// posted again after the restart. A nil request is complete.
+//	func Wait() (Status, error)
+//	// Test reports whether the request is complete and if so returns the Status of its
+//	// message. It returns the errors of Wait. It does not wait.
+//	func Test() (Status, bool, error)
+//	// Cancel withdraws a receive that nothing has matched yet; its Wait then reports
+//	// Cancelled. A receive that has been matched, by MPI or from the mailbox,
+//	// completes as if Cancel had not been called, and so does every send.
+//	func Cancel() error
+//	// Free releases a prepared request. One that is active must be waited for first.
+//	func Free() error
+//	// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a checkpoint,
+//	// after the drain. Its buffer is not saved with it. A request that was freed is described
+//	// as freed, and is freed after a restart.
+//	func MarshalBinary() ([]byte, error)
+//	// UnmarshalBinary brings an idle request into its state at the checkpoint: complete, or
+//	// pending. A pending receive is posted again when the program makes its next call, in the
+//	// order in which receives were posted before, so that its buffer can still be restored.
+//	func UnmarshalBinary(b []byte) error
+//	// StageBinary is UnmarshalBinary in two steps: it checks a record and changes nothing;
+//	// apply, which cannot fail, changes the request.
+//	func StageBinary(b []byte) (apply func(), err error)
+type Request = request.Request
 
 // Isend starts sending buf to rank dest. The program does not write buf until Wait or Test reports completion.
 func Isend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	r, err := c.channel().Isend(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
-	return (*Request)(r), err
+	return c.channel().Isend(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
 }
 
 // Issend starts a send that is complete only when the matching receive has begun; see Isend.
 func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	r, err := c.channel().Isend(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
-	return (*Request)(r), err
+	return c.channel().Isend(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
 }
 
 // Irecv starts receiving one message into buf; see Recv. It may be pending at a checkpoint, and the running program
@@ -116,8 +135,7 @@ func Issend[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
 // message that had arrived by the checkpoint, or the one that arrives later. See the package comment, and NewRequest
 // for a receive that is pending again by itself.
 func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
-	r, err := c.channel().Irecv(bytesOf(buf), source, tag)
-	return (*Request)(r), err
+	return c.channel().Irecv(bytesOf(buf), source, tag)
 }
 
 // NewRequest returns an idle request with a buffer, for a non-blocking call that may be pending at a checkpoint. Its
@@ -132,113 +150,63 @@ func Irecv[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
 // The slice must keep its memory: a buffer that is reallocated needs a new
 // request.
 func NewRequest[T Scalar](c *Comm, buf []T) *Request {
-	return (*Request)(c.channel().NewRequest(bytesOf(buf)))
+	return c.channel().NewRequest(bytesOf(buf))
 }
-
-// Irecv starts a receive into the buffer of an idle request of NewRequest; see Irecv.
-func (r *Request) Irecv(source, tag int) error { return r.in().Irecv(source, tag) }
-
-// Isend starts to send the buffer of an idle request of NewRequest; see Isend.
-func (r *Request) Isend(dest, tag int) error { return r.in().Isend(dest, tag) }
 
 // SendInit prepares a send that Start may start repeatedly. The buffer must stay in
 // place; its contents at each Start are sent.
 func SendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	r, err := c.channel().SendInit(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
-	return (*Request)(r), err
+	return c.channel().SendInit(call.Isend, driver.Standard, bytesOf(buf), dest, tag)
 }
 
 // SsendInit prepares a synchronous send; see SendInit.
 func SsendInit[T Scalar](c *Comm, buf []T, dest, tag int) (*Request, error) {
-	r, err := c.channel().SendInit(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
-	return (*Request)(r), err
+	return c.channel().SendInit(call.Issend, driver.Synchronous, bytesOf(buf), dest, tag)
 }
 
 // RecvInit prepares a receive that Start may start repeatedly. The buffer must stay in place.
 func RecvInit[T Scalar](c *Comm, buf []T, source, tag int) (*Request, error) {
-	r, err := c.channel().RecvInit(bytesOf(buf), source, tag)
-	return (*Request)(r), err
+	return c.channel().RecvInit(bytesOf(buf), source, tag)
 }
 
 // Start starts prepared requests, in order and in one call of MPI: the cheapest way
 // to keep many short messages in flight. A request that is active, or was not made
 // by SendInit or RecvInit, is an error; those before it are started.
-func Start(rs ...*Request) error { return request.Start(inside(rs)...) }
-
-// Wait blocks until the request is complete and returns the Status of its message. A request that was never started, or
-// was waited for already, is an error that matches ErrRequest. So is an unprotected one that was pending at a
-// checkpoint and has not been posted again after the restart. A nil request is complete.
-func (r *Request) Wait() (Status, error) {
-	return r.in().Wait()
-}
-
-// Test reports whether the request is complete and if so returns the Status of its message. It returns the errors of
-// Wait. It does not wait.
-func (r *Request) Test() (Status, bool, error) {
-	return r.in().Test()
-}
-
-// Cancel withdraws a receive that nothing has matched yet; its Wait then reports
-// Cancelled. A receive that has been matched, by MPI or from the mailbox,
-// completes as if Cancel had not been called, and so does every send.
-func (r *Request) Cancel() error { return r.in().Cancel() }
-
-// Free releases a prepared request. One that is active must be waited for
-// first.
-func (r *Request) Free() error { return r.in().Free() }
-
-// MarshalBinary describes a request of NewRequest, SendInit or RecvInit for a checkpoint, after the drain. Its buffer
-// is not saved with it. A request that was freed is described as freed, and is freed after a restart.
-func (r *Request) MarshalBinary() ([]byte, error) { return r.in().MarshalBinary() }
-
-// UnmarshalBinary brings an idle request into its state at the checkpoint: complete, or pending. A pending receive is
-// posted again when the program makes its next call, in the order in which receives were posted before, so that its
-// buffer can still be restored.
-func (r *Request) UnmarshalBinary(b []byte) error {
-	apply, err := r.StageBinary(b)
-	if err == nil {
-		apply()
-	}
-	return err
-}
-
-// StageBinary is UnmarshalBinary in two steps: it checks a record and changes nothing; apply, which cannot fail,
-// changes the request.
-func (r *Request) StageBinary(b []byte) (apply func(), err error) { return r.in().StageBinary(b) }
+func Start(rs ...*Request) error { return request.Start(rs...) }
 
 // WaitAll waits for every request, even when some fail, and joins the errors.
-func WaitAll(rs ...*Request) error { return request.WaitAll(inside(rs)...) }
+func WaitAll(rs ...*Request) error { return request.WaitAll(rs...) }
 
 // WaitAllStatus is WaitAll that also returns each request's status, in dest when
 // that is long enough. A skipped request has an empty status.
 func WaitAllStatus(dest []Status, rs ...*Request) ([]Status, error) {
-	return request.WaitAllStatus(dest, inside(rs)...)
+	return request.WaitAllStatus(dest, rs...)
 }
 
 // WaitAny waits until one of the requests is complete and returns its index, or
 // Undefined when none is active.
 func WaitAny(rs ...*Request) (int, Status, error) {
-	return request.WaitAny(inside(rs)...)
+	return request.WaitAny(rs...)
 }
 
 // WaitSome waits until at least one of the requests is complete and returns the
 // indices of all that are, with their statuses. None active gives none.
 func WaitSome(rs ...*Request) ([]int, []Status, error) {
-	return request.WaitSome(inside(rs)...)
+	return request.WaitSome(rs...)
 }
 
 // TestAll reports whether all requests are complete. Only then does it consume them
 // and return their errors, joined.
-func TestAll(rs ...*Request) (bool, error) { return request.TestAll(inside(rs)...) }
+func TestAll(rs ...*Request) (bool, error) { return request.TestAll(rs...) }
 
 // TestAny looks for a complete request and returns its index; it does not wait. With none active it returns true and
 // Undefined.
 func TestAny(rs ...*Request) (int, Status, bool, error) {
-	return request.TestAny(inside(rs)...)
+	return request.TestAny(rs...)
 }
 
 // TestSome returns the indices and statuses of all requests that are complete
 // now, possibly none.
 func TestSome(rs ...*Request) ([]int, []Status, error) {
-	return request.TestSome(inside(rs)...)
+	return request.TestSome(rs...)
 }

@@ -281,8 +281,7 @@ func exchange[T Scalar](n *Neighborhood, dest, src parts[T]) (*Request, error) {
 	for i, to := range n.Dests {
 		all = append(all, request.Transfer{Send: true, Buf: bytesOf(src.slot(i)), Peer: to, Tag: n.stags[i]})
 	}
-	r, err := c.ch.Exchange(call.Neighbor, &side.ch, all)
-	return (*Request)(r), err
+	return c.ch.Exchange(call.Neighbor, &side.ch, all)
 }
 
 // NeighborAllgather sends all of src to every destination and stores the data from source i in the i-th of equal parts

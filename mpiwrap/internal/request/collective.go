@@ -124,9 +124,6 @@ func (r *Request) testOwn() (bool, error) {
 	return ok || err != nil, err
 }
 
-// Active reports whether MPI works on the request.
-func (r *Request) Active() bool { return r.state == active }
-
 // Begin counts a drain: the states of requests and mailboxes belong to it.
 func (s *Rank) Begin() { s.drains++ }
 

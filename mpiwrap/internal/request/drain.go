@@ -147,7 +147,7 @@ func (d *draining) collective(c driver.Coll, late *error, wait func(*Request) er
 	if *late == nil {
 		*late = wait(r)
 	}
-	if r.Active() {
+	if r.state == active {
 		d.dangling = append(d.dangling, r)
 	}
 }

@@ -101,6 +101,15 @@ func (r *Request) MarshalBinary() ([]byte, error) {
 	return json.Marshal(rec)
 }
 
+// UnmarshalBinary implements mpiwrap.Request.
+func (r *Request) UnmarshalBinary(b []byte) error {
+	apply, err := r.StageBinary(b)
+	if err == nil {
+		apply()
+	}
+	return err
+}
+
 // StageBinary implements mpiwrap.Request.
 func (r *Request) StageBinary(b []byte) (apply func(), err error) {
 	if r == nil || r.c == nil {
