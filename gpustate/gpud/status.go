@@ -2,7 +2,6 @@ package gpud
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -92,30 +91,22 @@ func (s *Server) status() Status {
 	return st
 }
 
-// writeMetrics writes the state in the text format of Prometheus.
-func (st *Status) writeMetrics(w io.Writer) error {
-	var err error
-	put := func(name, kind, help string, values func(add func(labels string, v int64))) {
-		if err != nil {
-			return
-		}
-		_, err = fmt.Fprintf(w, "# HELP holdfast_gpud_%s %s\n# TYPE holdfast_gpud_%[1]s %[3]s\n", name, help, kind)
-		values(func(labels string, v int64) {
-			if err == nil {
-				_, err = fmt.Fprintf(w, "holdfast_gpud_%s%s %d\n", name, labels, v)
-			}
-		})
+// metrics returns the state in the text format of Prometheus.
+func (st *Status) metrics() (b []byte) {
+	head := func(name, kind, help string) {
+		b = fmt.Appendf(b, "# HELP holdfast_gpud_%s %s\n# TYPE holdfast_gpud_%[1]s %[3]s\n", name, help, kind)
 	}
 	total := func(name, help string, v int64) {
-		put(name, "counter", help, func(add func(string, int64)) { add("", v) })
+		head(name, "counter", help)
+		b = fmt.Appendf(b, "holdfast_gpud_%s %d\n", name, v)
 	}
 	device := func(name, help string, of func(d *DeviceStatus) int64) {
-		put(name, "gauge", help, func(add func(string, int64)) {
-			for i := range st.Devices {
-				d := &st.Devices[i]
-				add(fmt.Sprintf("{device=\"%d\",name=%s}", d.Index, strconv.Quote(d.Name)), of(d))
-			}
-		})
+		head(name, "gauge", help)
+		for i := range st.Devices {
+			d := &st.Devices[i]
+			b = fmt.Appendf(b, "holdfast_gpud_%s{device=\"%d\",name=%s} %d\n", name, d.Index, strconv.Quote(d.Name),
+				of(d))
+		}
 	}
 	device("clients", "Programs that use the device.", func(d *DeviceStatus) int64 { return d.Clients })
 	device("unfinished_commands", "Commands waiting or running.", func(d *DeviceStatus) int64 { return d.Unfinished })
@@ -129,7 +120,7 @@ func (st *Status) writeMetrics(w io.Writer) error {
 	total("written_bytes_total", "Bytes moved to devices.", c.WrittenBytes)
 	total("read_bytes_total", "Bytes moved from devices.", c.ReadBytes)
 	total("moved_total", "Programs moved to other devices.", c.Moved)
-	return err
+	return b
 }
 
 // Metrics returns a handler that answers each request with the counts of Status, in the text format of Prometheus.
@@ -138,6 +129,6 @@ func (s *Server) Metrics() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		st := s.status()
-		_ = st.writeMetrics(w) // a reader that is gone misses nothing
+		_, _ = w.Write(st.metrics()) // a reader that is gone misses nothing
 	})
 }
