@@ -207,12 +207,8 @@ func (l *lib) Collective(a driver.Coll) error {
 
 // Allreduce does the one collective that is called most.
 func (l *lib) Allreduce(dest, src []byte, t driver.Type, op driver.Op, inPlace bool, c driver.Handle) error {
-	in := C.int(0)
-	if inPlace {
-		in = 1
-	}
-	return l.check(C.hfmpi_allreduce(ptr(src), ptr(dest), C.int(len(src)/t.Size()), C.int(t), C.int(op), in,
-		C.hfmpi_h(c)))
+	return l.check(C.hfmpi_allreduce(ptr(src), ptr(dest), C.int(len(src)/t.Size()), C.int(t), C.int(op),
+		cbool(inPlace), C.hfmpi_h(c)))
 }
 
 func (l *lib) Icollective(a driver.Coll) (driver.Handle, error) {
@@ -222,11 +218,7 @@ func (l *lib) Icollective(a driver.Coll) (driver.Handle, error) {
 }
 
 func coll(a *driver.Coll, r *C.hfmpi_h) C.int {
-	inPlace := C.int(0)
-	if a.InPlace {
-		inPlace = 1
-	}
 	return C.hfmpi_coll(C.int(a.Kind), ptr(a.Send), ints(a.SendCounts), ints(a.SendDispls),
 		ptr(a.Recv), ints(a.RecvCounts), ints(a.RecvDispls),
-		C.int64_t(a.Count), C.int(a.Type), C.int(a.Op), C.int(a.Root), inPlace, C.hfmpi_h(a.Comm), r)
+		C.int64_t(a.Count), C.int(a.Type), C.int(a.Op), C.int(a.Root), cbool(a.InPlace), C.hfmpi_h(a.Comm), r)
 }

@@ -73,11 +73,7 @@ func (l *lib) WinAllocate(bytes, unit int, c driver.Handle) (driver.Handle, []by
 func (l *lib) WinFree(w driver.Handle) error { return l.check(C.hfmpi_win_free(C.hfmpi_h(w))) }
 
 func (l *lib) WinSync(w driver.Handle, s driver.WinSync) error {
-	shared := C.int(0)
-	if s.Shared {
-		shared = 1
-	}
-	return l.check(C.hfmpi_win_sync(C.int(s.Kind), C.int(s.Rank), shared, C.hfmpi_h(w)))
+	return l.check(C.hfmpi_win_sync(C.int(s.Kind), C.int(s.Rank), cbool(s.Shared), C.hfmpi_h(w)))
 }
 
 // Rma starts one access; it is complete after the next synchronisation.

@@ -125,15 +125,18 @@ func choose(library string, env func(string) string) (int, error) {
 	return 0, failed
 }
 
+func cbool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func open(name string, mappedOnly bool) (int, error) {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
 	var text [512]C.char
-	only := C.int(0)
-	if mappedOnly {
-		only = 1
-	}
-	kind := C.hfmpi_open(cname, only, &text[0], C.int(len(text)))
+	kind := C.hfmpi_open(cname, cbool(mappedOnly), &text[0], C.int(len(text)))
 	if kind < 0 {
 		return 0, fmt.Errorf("%s", C.GoString(&text[0]))
 	}
