@@ -57,22 +57,14 @@ func (cp *copier) staging(n int64) (s [2][]byte, err error) {
 	return s, nil
 }
 
-// read issues a read of len(dst) bytes of a buffer from off on.
-func (cp *copier) read(mem driver.Handle, off int64, dst []byte, block bool) (driver.Event, error) {
-	t := driver.Transfer{Mem: mem, Place: driver.Bytes(off, int64(len(dst))), Host: dst, Read: true, Block: block}
-	return cp.drv.Transfer(cp.q, t, nil)
+// read issues the read of a place, whose bytes are packed.
+func (cp *copier) read(mem driver.Handle, from driver.Place, dst []byte, block bool) (driver.Event, error) {
+	return cp.drv.Transfer(cp.q, driver.Transfer{Mem: mem, Place: from, Host: dst, Read: true, Block: block}, nil)
 }
 
 // write issues the write of a place, whose bytes are packed.
 func (cp *copier) write(mem driver.Handle, to driver.Place, src []byte, block bool) (driver.Event, error) {
 	return cp.drv.Transfer(cp.q, driver.Transfer{Mem: mem, Place: to, Host: src, Block: block}, nil)
-}
-
-// readImage reads a region of an image.
-func (cp *copier) readImage(image driver.Handle, r driver.Region, dst []byte) error {
-	_, err := cp.drv.Transfer(cp.q, driver.Transfer{Mem: image, Place: driver.Pixels(r), Host: dst, Read: true,
-		Block: true}, nil)
-	return err
 }
 
 // down reads len(dst) bytes of a buffer from off on.
@@ -81,7 +73,7 @@ func (cp *copier) down(ctx context.Context, mem driver.Handle, off int64, dst []
 		if len(dst) == 0 {
 			return nil
 		}
-		_, err := cp.read(mem, off, dst, true)
+		_, err := cp.read(mem, driver.Bytes(off, int64(len(dst))), dst, true)
 		return err
 	}
 	n, err := cp.direct(ctx, mem, off, dst)
@@ -103,7 +95,7 @@ func (cp *copier) direct(ctx context.Context, mem driver.Handle, off int64, dst 
 		if err := ctx.Err(); err != nil {
 			return n, err
 		}
-		if err := cp.done(cp.read(mem, off+int64(n), dst[n:n+k], false)); err != nil {
+		if err := cp.done(cp.read(mem, driver.Bytes(off+int64(n), int64(k)), dst[n:n+k], false)); err != nil {
 			return n, errors.Join(err, cp.drv.Finish(cp.q))
 		}
 		n += k
@@ -136,7 +128,7 @@ func (cp *copier) staged(ctx context.Context, mem driver.Handle, off int64, dst 
 			return errors.Join(err, cp.abandon(events[:]))
 		}
 		n := min(len(dst), PieceBytes)
-		if events[s], err = cp.read(mem, off, stage[s][:n], false); err != nil {
+		if events[s], err = cp.read(mem, driver.Bytes(off, int64(n)), stage[s][:n], false); err != nil {
 			return errors.Join(err, cp.abandon(events[:]))
 		}
 		pending[s], dst, off = dst[:n], dst[n:], off+int64(n)
@@ -144,12 +136,14 @@ func (cp *copier) staged(ctx context.Context, mem driver.Handle, off int64, dst 
 	return nil
 }
 
-// upload is one transfer to the device: fill puts bytes from off on into dst,
-// write issues the command for them.
+// filler puts bytes of a content from off on into dst. In the object they belong to a place.
+type filler func(dst []byte, off int64, to driver.Place) error
+
+// upload is one transfer to the device: write issues the command for bytes that fill provides.
 type upload struct {
 	off, bytes int64
-	fill       func(dst []byte, off int64) error
-	write      func(cp *copier, off int64, src []byte, block bool) (driver.Event, error)
+	fill       filler
+	write      func(cp *copier, to driver.Place, src []byte, block bool) (driver.Event, error)
 }
 
 // up fills and writes pieces in turn: while one is on its way the next is
@@ -170,11 +164,12 @@ func (cp *copier) up(ctx context.Context, u upload, unpinned bool) (err error) {
 			err = cp.await(&events[s])
 		}
 		n := min(u.bytes, PieceBytes)
+		to := driver.Bytes(u.off, n)
 		if err == nil {
-			err = u.fill(stage[s][:n], u.off)
+			err = u.fill(stage[s][:n], u.off, to)
 		}
 		if err == nil {
-			events[s], err = u.write(cp, u.off, stage[s][:n], false)
+			events[s], err = u.write(cp, to, stage[s][:n], false)
 		}
 		if err != nil {
 			return errors.Join(err, cp.abandon(events[:]))

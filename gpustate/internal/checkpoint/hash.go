@@ -91,7 +91,7 @@ func (s *Session) hash(ctx context.Context, key *chunkhash.Key, pieces []piece) 
 		}
 	}
 	if err = errors.Join(err, cp.drv.Finish(cp.q)); err == nil {
-		_, err = cp.read(results, 0, raw, true)
+		_, err = cp.read(results, driver.Bytes(0, int64(len(raw))), raw, true)
 	}
 	if err = errors.Join(err, cp.drv.ReleaseMem(results)); err != nil {
 		return err

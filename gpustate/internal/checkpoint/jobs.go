@@ -102,11 +102,12 @@ func downloads(e *object.Entry, off int64, dst []byte) (jobs []job) {
 			return nil
 		}}
 	case e.Record.Mem.Kind.IsImage():
-		for _, s := range slabs(e.Record.Mem, jobBytes) {
+		eachPart(e.Record.Mem, jobBytes, func(from driver.Place, off int64) {
 			jobs = append(jobs, func(_ context.Context, cp *copier) error {
-				return e.Fail("capture", cp.readImage(e.Handle, s.region, dst[s.off:s.off+s.bytes]))
+				_, err := cp.read(e.Handle, from, dst[off:off+from.Bytes], true)
+				return e.Fail("capture", err)
 			})
-		}
+		})
 		return jobs
 	}
 	for len(dst) > 0 {
@@ -119,6 +120,16 @@ func downloads(e *object.Entry, off int64, dst []byte) (jobs []job) {
 	return jobs
 }
 
+// eachPart divides an image into parts of at most limit bytes, of which off are before a part.
+func eachPart(m *record.Mem, limit int64, do func(part driver.Place, off int64)) {
+	pixel, _ := record.PixelBytes(m.Image)
+	var off int64
+	driver.Pixels(driver.Region{Size: m.Image.Extents()}).Divide(pixel, limit, func(part driver.Place, _ [3]int64) {
+		do(part, off)
+		off += part.Bytes
+	})
+}
+
 // pinFrom is how many bytes of contents are worth staging memory that is pinned:
 // allocating that takes as long as copying several times as much from plain
 // memory.
@@ -126,37 +137,34 @@ const pinFrom = 64 << 20
 
 // uploads returns the jobs that write an object's bytes, which fill provides, unpinned
 // through plain memory.
-func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error, unpinned bool) (jobs []job) {
+func (d *State) uploads(e *object.Entry, fill filler, unpinned bool) (jobs []job) {
+	write := func(cp *copier, to driver.Place, src []byte, block bool) (driver.Event, error) {
+		ev, err := cp.issue(d, func() (driver.Event, error) { return cp.write(e.Handle, to, src, block) })
+		return ev, e.Fail("write contents of", err)
+	}
 	switch {
 	case e.Host != nil:
 		return []job{func(context.Context, *copier) error {
 			for b := e.Host.Bytes; len(b) > 0; b = b[min(PieceBytes, len(b)):] {
-				if err := fill(b[:min(PieceBytes, len(b))], int64(len(e.Host.Bytes)-len(b))); err != nil {
+				to := driver.Bytes(int64(len(e.Host.Bytes)-len(b)), int64(min(PieceBytes, len(b))))
+				if err := fill(b[:to.Bytes], to.Off, to); err != nil {
 					return err
 				}
 			}
 			return nil
 		}}
 	case e.Record.Mem.Kind.IsImage():
-		for _, s := range slabs(e.Record.Mem, PieceBytes) {
+		eachPart(e.Record.Mem, PieceBytes, func(to driver.Place, off int64) {
 			jobs = append(jobs, func(_ context.Context, cp *copier) error {
-				host := make([]byte, s.bytes)
-				if err := fill(host, s.off); err != nil {
+				host := make([]byte, to.Bytes)
+				if err := fill(host, off, to); err != nil {
 					return err
 				}
-				_, err := cp.issue(d, func() (driver.Event, error) {
-					return cp.write(e.Handle, driver.Pixels(s.region), host, true)
-				})
-				return e.Fail("write contents of", err)
+				_, err := write(cp, to, host, true)
+				return err
 			})
-		}
-		return jobs
-	}
-	write := func(cp *copier, off int64, src []byte, block bool) (driver.Event, error) {
-		ev, err := cp.issue(d, func() (driver.Event, error) {
-			return cp.write(e.Handle, driver.Bytes(off, int64(len(src))), src, block)
 		})
-		return ev, e.Fail("write contents of", err)
+		return jobs
 	}
 	for off := int64(0); off < e.Record.Mem.Bytes; off += jobBytes {
 		u := upload{off, min(jobBytes, e.Record.Mem.Bytes-off), fill, write}
@@ -165,21 +173,4 @@ func (d *State) uploads(e *object.Entry, fill func(dst []byte, off int64) error,
 		})
 	}
 	return jobs
-}
-
-// slab is a range of an image that is one piece both as a region and as bytes.
-type slab struct {
-	region     driver.Region
-	off, bytes int64
-}
-
-// slabs divides an image into pieces of at most limit bytes.
-func slabs(m *record.Mem, limit int64) (list []slab) {
-	pixel, _ := record.PixelBytes(m.Image)
-	var off int64
-	driver.Pixels(driver.Region{Size: m.Image.Extents()}).Divide(pixel, limit, func(part driver.Place, _ [3]int64) {
-		list = append(list, slab{part.Region, off, part.Bytes})
-		off += part.Bytes
-	})
-	return list
 }

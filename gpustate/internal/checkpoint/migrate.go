@@ -108,19 +108,16 @@ func (m *migration) copies(_ int, o *record.Object, there *object.Entry) []job {
 }
 
 // source reads an object's bytes from the old device.
-func (m *migration) source(e *object.Entry) func(dst []byte, off int64) error {
-	return func(dst []byte, off int64) error {
+func (m *migration) source(e *object.Entry) filler {
+	return func(dst []byte, off int64, place driver.Place) error {
 		cp, err := m.d.Session.take(&m.d.Session.reads)
 		if err != nil {
 			return err
 		}
 		defer m.d.Session.reads.give(cp)
-		if e.Record.Mem.Kind == driver.MemImage {
-			for _, s := range slabs(e.Record.Mem, PieceBytes) { // the same as those of uploads
-				if s.off == off {
-					return cp.readImage(e.Handle, s.region, dst)
-				}
-			}
+		if place.Form == driver.FormPixels {
+			_, err := cp.read(e.Handle, place, dst, true)
+			return err
 		}
 		return cp.down(context.Background(), e.Handle, off, dst)
 	}

@@ -147,7 +147,7 @@ func newRestore(d *State, rec *record.Record, read func(i int, dst []byte, off i
 		total += o.Mem.Bytes
 	}
 	p.bytes = func(i int, o *record.Object, e *object.Entry) []job {
-		return p.d.uploads(e, func(dst []byte, off int64) error {
+		return p.d.uploads(e, func(dst []byte, off int64, _ driver.Place) error {
 			if err := read(i, dst, off); err != nil {
 				return p.fail(o, err)
 			}
@@ -289,7 +289,7 @@ func (p *restoration) initialValues() (jobs []job) {
 		}
 		for _, v := range program.Variables {
 			if v.Initial != nil && !p.taken[v] {
-				jobs = append(jobs, p.d.uploads(v, func(dst []byte, off int64) error {
+				jobs = append(jobs, p.d.uploads(v, func(dst []byte, off int64, _ driver.Place) error {
 					copy(dst, v.Initial[off:])
 					return nil
 				}, false)...)
