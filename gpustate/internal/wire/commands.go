@@ -4,16 +4,12 @@ import (
 	"math"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
+	"github.com/holdfast-hpc/holdfast/gpustate/internal/record"
 	"github.com/holdfast-hpc/holdfast/internal/codec"
 )
 
 // Arg is a kernel argument with the object's number.
-type Arg struct {
-	Kind   driver.ArgKind
-	Object uint64
-	Local  int64
-	Value  []byte
-}
+type Arg = record.Arg
 
 // SetArg sets an argument. It has no reply: an error fails the next launch of the kernel.
 type SetArg struct {
