@@ -175,10 +175,7 @@ func (c *Comm) Free() error {
 		return c.ch.Wrap("Free", NoPeer, NoTag, err)
 	}
 	c.st.forget(c)
-	if err := c.st.Driver.FreeComm(c.ch.Handle); err != nil {
-		return c.ch.Wrap("Free", NoPeer, NoTag, err)
-	}
-	return nil
+	return c.ch.Wrap("Free", NoPeer, NoTag, c.st.Driver.FreeComm(c.ch.Handle))
 }
 
 // channel returns the channel of c's messages; nil for no communicator, which its calls refuse.

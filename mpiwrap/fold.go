@@ -99,10 +99,7 @@ func (c *Comm) folding(op call.Op, run func(s *Comm) error) error {
 	if err == nil {
 		err = run(s)
 	}
-	if err != nil {
-		return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
-	}
-	return nil
+	return c.ch.Wrap(op.String(), NoPeer, NoTag, err)
 }
 
 // foldUp leaves the result of all ranks in rank 0's acc. Each rank holds a run

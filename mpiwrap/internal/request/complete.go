@@ -196,8 +196,5 @@ func (r *Request) Cancel() error {
 	if r.state != active { // it could not be posted
 		return nil
 	}
-	if err := r.c.rank.Driver.Cancel(r.h); err != nil {
-		return r.c.Wrap("Cancel", r.peer, r.tag, err)
-	}
-	return nil
+	return r.c.Wrap("Cancel", r.peer, r.tag, r.c.rank.Driver.Cancel(r.h))
 }

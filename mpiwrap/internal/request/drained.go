@@ -99,10 +99,8 @@ func (c *Channel) within(channels iter.Seq[*Channel], m *mailbox.Message) error 
 
 // fetched tests a transfer: most are complete at once.
 func (c *Channel) fetched(m *mailbox.Message) error {
-	if _, err := c.advance(m, false); err != nil {
-		return c.Wrap("Drain", m.Source, m.Tag, err)
-	}
-	return nil
+	_, err := c.advance(m, false)
+	return c.Wrap("Drain", m.Source, m.Tag, err)
 }
 
 // fetchProbed receives the bytes of messages that Mprobe has matched, so that they

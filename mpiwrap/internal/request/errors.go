@@ -85,8 +85,11 @@ func (c *Channel) Fail(name string, peer, tag int, err error, text string) error
 	return &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err, Text: text}
 }
 
-// Wrap makes an error of the driver's result.
+// Wrap makes an error of the driver's result, nil of none.
 func (c *Channel) Wrap(name string, peer, tag int, err error) error {
+	if err == nil {
+		return nil
+	}
 	e := &Error{Call: name, Comm: c.Name, Peer: peer, Tag: tag, Err: err}
 	if d, ok := errors.AsType[*driver.Error](err); ok {
 		e.Class, e.Text, e.Err = d.Class.String(), d.Text, d.Err

@@ -150,8 +150,5 @@ func (r *Request) Free() error {
 	delete(r.c.rank.prepared, r)
 	r.c.rank.Unlock()
 	defer r.release()
-	if err := r.c.rank.Driver.FreeRequest(h); err != nil {
-		return r.c.Wrap("Free", r.peer, r.tag, err)
-	}
-	return nil
+	return r.c.Wrap("Free", r.peer, r.tag, r.c.rank.Driver.FreeRequest(h))
 }
