@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
 	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 )
 
@@ -181,7 +180,7 @@ func (h *handler) setArgs(k *kernel, args []keptArg) error {
 	defer k.mu.Unlock()
 	for i, a := range args {
 		if a.Kind != 0 {
-			v, err := h.argAgain(a)
+			v, err := h.argument(a)
 			if err == nil {
 				err = k.set(i, v)
 			}
@@ -192,24 +191,6 @@ func (h *handler) setArgs(k *kernel, args []keptArg) error {
 		k.refused[i] = before(a.Refused)
 	}
 	return nil
-}
-
-func (h *handler) argAgain(a keptArg) (v argument, err error) {
-	switch a.Kind {
-	case wire.ArgMem:
-		v.m, err = find[*mem](h.Server, a.Number)
-	case wire.ArgSampler:
-		v.sampler, err = find[*sampler](h.Server, a.Number)
-	case wire.ArgLocal:
-		v.value = gpustate.Local(a.Number)
-	case wire.ArgValue:
-		v.value = gpustate.Value(a.Value)
-	case wire.ArgNull:
-		v.value = gpustate.Null{}
-	default:
-		err = errKept
-	}
-	return v, err
 }
 
 // shareAgain lets a device know an area. Without it transfers take longer.

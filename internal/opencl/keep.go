@@ -13,8 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-hpc/holdfast/gpustate"
-	"github.com/holdfast-hpc/holdfast/internal/opencl/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -313,22 +311,10 @@ func (c *collector) event(w *world, e *event, all []*device) error {
 // args describes arguments. An object that the program has released, and no command keeps, is none.
 func (c *collector) args(list []argument) (args []keptArg) {
 	for _, a := range list {
-		var k keptArg
-		switch v := a.value.(type) {
-		case gpustate.Local:
-			k = keptArg{Kind: wire.ArgLocal, Number: uint64(v)}
-		case gpustate.Value:
-			k = keptArg{Kind: wire.ArgValue, Value: v}
-		case gpustate.Null:
-			k = keptArg{Kind: wire.ArgNull}
+		if a.m != nil && c.objects[a.m.id] == nil || a.sampler != nil && c.objects[a.sampler.id] == nil {
+			a.kept = keptArg{}
 		}
-		if a.m != nil && c.objects[a.m.id] != nil {
-			k = keptArg{Kind: wire.ArgMem, Number: a.m.id}
-		}
-		if a.sampler != nil && c.objects[a.sampler.id] != nil {
-			k = keptArg{Kind: wire.ArgSampler, Number: a.sampler.id}
-		}
-		args = append(args, k)
+		args = append(args, a.kept)
 	}
 	return args
 }

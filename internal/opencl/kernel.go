@@ -28,6 +28,7 @@ type kernel struct {
 
 // argument is the value of a kernel's argument; one that was never set has none.
 type argument struct {
+	kept    keptArg
 	value   any // the same on each device
 	m       *mem
 	sampler *sampler
@@ -152,7 +153,10 @@ func (h *handler) cloneKernel(m *wire.Request) (*reply, error) {
 
 func (h *handler) setArg(m *wire.Request) (*reply, error) {
 	k, index := next[*kernel](h, m), m.U32()
-	arg := h.argument(m)
+	kept := keptArg{Kind: m.U32(), Number: m.U64(), Value: bytes.Clone(m.Bytes())}
+	m.Check(kept.Kind >= wire.ArgMem && kept.Kind <= wire.ArgNull, "kind of an argument")
+	arg, err := h.argument(kept)
+	m.Fail(err)
 	if !m.Bad() {
 		m.Check(index < uint32(k.count), "no such argument")
 		m.Check((arg.m == nil || arg.m.ctx == k.program.ctx) &&
@@ -190,23 +194,24 @@ func (k *kernel) set(index int, a argument) error {
 	return nil
 }
 
-// argument reads the new value of a kernel's argument.
-func (h *handler) argument(m *wire.Request) (a argument) {
-	switch kind, number, value := m.U32(), m.U64(), m.Bytes(); kind {
+// argument gives the argument that is described.
+func (s *Server) argument(kept keptArg) (a argument, err error) {
+	a.kept = kept
+	switch kept.Kind {
 	case wire.ArgMem:
-		a.m = object[*mem](h.Server, m, number)
+		a.m, err = find[*mem](s, kept.Number)
 	case wire.ArgSampler:
-		a.sampler = object[*sampler](h.Server, m, number)
+		a.sampler, err = find[*sampler](s, kept.Number)
 	case wire.ArgLocal:
-		a.value = gpustate.Local(min(number, 1<<40))
+		a.value = gpustate.Local(min(kept.Number, 1<<40))
 	case wire.ArgValue:
-		a.value = gpustate.Value(bytes.Clone(value))
+		a.value = gpustate.Value(kept.Value)
 	case wire.ArgNull:
 		a.value = gpustate.Null{}
 	default:
-		m.Check(false, "kind of an argument")
+		err = errKept
 	}
-	return a
+	return a, err
 }
 
 func (h *handler) workGroup(m *wire.Request) (*reply, error) {
