@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -170,10 +172,7 @@ func (p *Plane) Send(to int, payload []byte) error {
 // calls it so that its last messages are sent.
 func (p *Plane) Flush(ctx context.Context) {
 	p.mu.Lock()
-	outs := make([]*outgoing, 0, len(p.out))
-	for _, o := range p.out {
-		outs = append(outs, o)
-	}
+	outs := slices.Collect(maps.Values(p.out))
 	p.mu.Unlock()
 	for _, o := range outs {
 		o.flush(ctx)

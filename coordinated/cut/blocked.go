@@ -91,9 +91,6 @@ func (m *Machine) sendNeed(source int, t sentNeed) {
 
 // retract takes back all needs that were sent: the main thread has left the call.
 func (m *Machine) retract() {
-	if !m.blocked.active {
-		return
-	}
 	for _, r := range slices.Sorted(maps.Keys(m.blocked.sent)) {
 		m.retractFrom(r)
 	}

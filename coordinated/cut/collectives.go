@@ -27,8 +27,6 @@ type Standing struct {
 // complete reports that all members are in the subtree: no other rank has news of the communicator, or needs them.
 func (s Standing) complete() bool { return s.Members >= s.Size }
 
-func (s Standing) level() bool { return s.Min == s.Max }
-
 // reach joins the answers of a subtree about one communicator.
 type reach struct {
 	Standing
@@ -71,7 +69,7 @@ func (rs reaches) above() []Standing {
 func (m *Machine) uneven() []Standing {
 	var out []Standing
 	for _, name := range slices.Sorted(maps.Keys(m.reach)) {
-		if r := m.reach[name]; r.complete() && !r.level() {
+		if r := m.reach[name]; r.complete() && r.Min != r.Max {
 			out = append(out, r.Standing)
 		}
 	}

@@ -230,10 +230,7 @@ func readParts(fsys vfs.FS, dir string, s source, parts []int) (logs []*RankLog,
 				logs = append(logs, l)
 				continue
 			}
-			o := logs[k]
-			o.Events = append(o.Events, l.Events...)
-			o.Bad, o.Lost, o.Torn = o.Bad+l.Bad, o.Lost+l.Lost, l.Torn
-			o.Paths = append(o.Paths, path)
+			logs[k].join(l)
 		}
 	}
 	return logs, problems

@@ -263,7 +263,13 @@ func (a *Agent) Captured(ctx context.Context, e cut.Epoch) error {
 }
 
 // Finish reports that the main thread is in Close, where it takes part in cuts until a verdict ends Close on all ranks.
-func (a *Agent) Finish(ctx context.Context) error { return a.Do(ctx, a.finish) }
+func (a *Agent) Finish(ctx context.Context) error {
+	return a.Do(ctx, func() {
+		a.watchdog.since = time.Now()
+		a.step(cut.Finished{Points: a.Thread.Points.Load(), Colls: a.colls()})
+		a.contribute(stageKey{0, stageClose}, cut.Meeting{})
+	})
+}
 
 // Library notes that the main thread waits in the library from since on; a zero time that it
 // no longer does.

@@ -93,8 +93,6 @@ func (a *Agent) send(to int, msg cut.Message) {
 	}
 }
 
-// arrive runs for the main thread when it reaches a Point. The epoch may be
-// over by then; the machine releases it in that case.
 func (a *Agent) arrive() {
 	sent := map[int]uint64{}
 	for _, r := range a.machine.Interest() {
@@ -105,12 +103,6 @@ func (a *Agent) arrive() {
 			Points: a.Thread.Points.Load()})
 	}
 	a.step(cut.Arrived{Points: a.Thread.Points.Load(), Colls: a.colls(), Sent: sent})
-}
-
-func (a *Agent) finish() {
-	a.watchdog.since = time.Now()
-	a.step(cut.Finished{Points: a.Thread.Points.Load(), Colls: a.colls()})
-	a.contribute(stageKey{0, stageClose}, cut.Meeting{})
 }
 
 func (a *Agent) colls() []cut.Coll {

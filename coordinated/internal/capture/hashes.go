@@ -58,12 +58,6 @@ func (h *deviceHashes) add(e storage.Epoch, t hashTable) {
 	}
 }
 
-func (h *deviceHashes) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tables = nil
-}
-
 // captureHashes are those of one capture, computed when they are first asked for: the program
 // runs by then.
 type captureHashes struct {
@@ -123,6 +117,8 @@ func (s *Snapshot) Written(e storage.Epoch, digest [16]byte) {
 // Distrust forgets all hashes: one of them was wrong.
 func (s *Snapshot) Distrust() {
 	for _, h := range s.hashes {
-		h.of.forget()
+		h.of.mu.Lock()
+		h.of.tables = nil
+		h.of.mu.Unlock()
 	}
 }

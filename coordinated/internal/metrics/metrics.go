@@ -267,12 +267,12 @@ func (s *Set) Close() error {
 		return nil
 	}
 	s.stop()
-	var errs []error
 	s.wg.Wait()
-	if s.file != "" {
-		if err := os.Remove(s.file); err != nil && !os.IsNotExist(err) {
-			errs = append(errs, fmt.Errorf("metrics: %w", err))
-		}
+	if s.file == "" {
+		return nil
 	}
-	return errors.Join(errs...)
+	if err := os.Remove(s.file); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	return nil
 }
