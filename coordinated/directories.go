@@ -183,7 +183,6 @@ func (c *Checkpointer) history(ctx context.Context) (history, error) {
 	return all, outcome.Failed("look for earlier checkpoints of the job", texts, nil)
 }
 
-// ownHistory reads the records of this rank's levels.
 func (c *Checkpointer) ownHistory(ctx context.Context) (history, error) {
 	b, err := c.levels.store.History(ctx)
 	if err != nil {

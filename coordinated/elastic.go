@@ -133,7 +133,6 @@ type shards struct {
 	infos []storage.ShardInfo
 }
 
-// Own returns this rank's shard.
 func (s *shards) Own() *storage.Shard { return s.own }
 
 // Size returns the number of ranks of the epoch.

@@ -18,7 +18,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// newAgent makes the agent, and the triggers for checkpoints that are due.
 func (c *Checkpointer) newAgent(last cut.Epoch) (*agent.Agent, error) {
 	o, timed := &c.opt, c.opt.timing()
 	asks := trigger.Options{Checkpoint: o.CheckpointSignals, Stop: o.StopSignals, Clock: c.topo.Rank == 0,
@@ -194,7 +193,6 @@ func (c *Checkpointer) reportTo(ctx context.Context) {
 		}})
 }
 
-// reportFailed reports the error of Open to the supervisor.
 func (c *Checkpointer) reportFailed(ctx context.Context, why error) {
 	if c.outside.reporter == nil && c.topo.Rank == 0 {
 		nodes := c.topo.AtFault(why)

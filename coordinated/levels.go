@@ -33,7 +33,6 @@ type redundant struct {
 
 var redundancyForm = regexp.MustCompile(`^(?:partner(?::(\d+))?|parity:(\d+)\+(\d+))$`)
 
-// redundancy reads Options.Redundancy.
 func (o *Options) redundancy() (redundant, error) {
 	if o.Redundancy == "" {
 		return redundant{}, nil

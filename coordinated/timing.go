@@ -64,7 +64,6 @@ type timing struct {
 	from           string // the setting
 }
 
-// timing returns the times in force.
 func (o *Options) timing() timing {
 	switch {
 	case o.MTBF > 0:

@@ -68,7 +68,6 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 // packs returns the level as one that is not Single.
 func (l *levelState) packs() level.Packs { return l.Level.Level.(level.Packs) }
 
-// withTraits finds the level with the traits, or nil.
 func (s *Store) withTraits(has func(t level.Traits) bool) *levelState {
 	for _, l := range s.levels {
 		if has(l.Traits()) {

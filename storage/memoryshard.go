@@ -203,7 +203,6 @@ func (f *memorySource) committed(ctx context.Context, l *levelState, e Epoch, ra
 // VerifyMemory makes it a fetch.InPlace.
 func (f *memorySource) VerifyMemory() error { return f.m.Verify() }
 
-// Section returns the memory of a section.
 func (f *memorySource) Section(name string) []byte {
 	for _, sec := range f.m.secs {
 		if sec.Name == name {

@@ -256,7 +256,6 @@ func (s *Store) on(op string, e Epoch, level string, do func(l *levelState) erro
 	})
 }
 
-// fault wraps an error of this rank's shard.
 func (s *Store) fault(op string, e Epoch, level string, err error) error {
 	if err == nil || errors.As(err, new(*ShardError)) {
 		return err

@@ -43,7 +43,6 @@ const (
 	rarestElection = 64 // multiplies
 )
 
-// askElection asks for an election when its time has come.
 func (m *Machine) askElection(w Wait) {
 	a := m.blocked.any[w.Comm]
 	if a == nil {

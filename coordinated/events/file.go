@@ -31,12 +31,10 @@ type aliveLine struct {
 	line []byte
 }
 
-// newFile returns the log of opt.Rank.
 func newFile(opt Options, name func(rank, part int) string) *file {
 	return &file{opt: opt, name: name, heads: []Event{head(opt)}}
 }
 
-// head returns the first line of a rank.
 func head(opt Options) Event {
 	return Event{Name: Open, Wall: opt.Begun.UnixNano(), Rank: opt.Rank, Begin: true, Header: &opt.Header}
 }
@@ -51,7 +49,6 @@ func (l *file) open() error {
 	return l.openPart()
 }
 
-// close syncs and closes the file.
 func (l *file) close() error {
 	if l.f == nil {
 		return nil
@@ -59,7 +56,6 @@ func (l *file) close() error {
 	return errors.Join(l.f.Sync(), l.f.Close())
 }
 
-// path returns a part of the log.
 func (l *file) path(part int) string {
 	return filepath.Join(runDir(l.opt.Dir, l.opt.Header.Run), l.name(l.opt.Rank, part))
 }

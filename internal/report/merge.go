@@ -245,7 +245,6 @@ func (m *merger) runs() {
 	}
 }
 
-// restart returns the epoch that a run restored and the time that it took.
 func (m *merger) restart(run *Run) {
 	gone := false
 	for i := range m.logs {

@@ -69,7 +69,6 @@ func notRegular(name string, info fs.FileInfo) error {
 	return &UnsafeError{Path: name, Why: kindText(info.Mode()) + " is where a file should be"}
 }
 
-// kindText names a kind of file.
 func kindText(m fs.FileMode) string {
 	switch m.Type() {
 	case fs.ModeDir:

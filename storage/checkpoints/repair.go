@@ -113,7 +113,6 @@ func placeOfFinding(f *Finding) place {
 // mostRounds bounds how often an epoch is looked at again.
 const mostRounds = 4
 
-// epoch repairs the findings of an epoch.
 func (r *repairer) epoch(ctx context.Context, e Epoch) ([]Repaired, error) {
 	return r.rounds(ctx, func() ([]Finding, error) {
 		found, err := r.v.Verify(ctx, e)
@@ -267,7 +266,6 @@ func (v *View) homeOf(f *Finding, name string) (*viewDir, error) {
 	return homes[0], nil
 }
 
-// hadFile reports whether a directory has had files of the name.
 func (d *viewDir) hadFile(name string) bool {
 	for _, l := range d.ledgers {
 		if at := l.At(d.Name()); at != nil {
@@ -341,7 +339,6 @@ func (v *View) reference(e Epoch) (*format.Manifest, error) {
 	return nil, fmt.Errorf("no directory has a manifest of epoch %d that can be read: %w", e, level.ErrNotCommitted)
 }
 
-// manifestWith reads a manifest with the contents.
 func (v *View) manifestWith(e Epoch, id [16]byte) *format.Manifest {
 	for _, d := range v.dirs {
 		if m, err := d.ReadManifest(e); err == nil && m.ID() == id {

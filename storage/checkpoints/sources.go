@@ -119,13 +119,11 @@ func (p *viewParity) Manifest(ctx context.Context, e Epoch) (*format.Manifest, e
 	return nil, err
 }
 
-// Member opens the shard of a member of a group.
 func (p *viewParity) Member(_ context.Context, e Epoch, info ShardInfo) (*shard.Extent, error) {
 	return eachOf(p.v, func(t level.Traits) bool { return t.Data },
 		func(d level.Epochs) (*shard.Extent, error) { return fetch.OpenCommitted(d, e, info) })
 }
 
-// Row opens a row of a group.
 func (p *viewParity) Row(_ context.Context, e Epoch, id format.RowID, record []byte) (*shard.Copy, error) {
 	return eachOf(p.v, func(t level.Traits) bool { return t.Rows },
 		func(d level.Epochs) (*shard.Copy, error) { return redundancy.OpenRow(d, e, id, record) })

@@ -250,7 +250,6 @@ func (w *pageWalk) next(truncated bool, token, last string) (more bool, err erro
 	return true, nil
 }
 
-// pagesFault wraps an error of a pageWalk.
 func (b *bucket) pagesFault(op, key string, err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/mpiwrap"
 )
 
-// sample looks at the main thread's activity.
 func (a *Agent) sample() cut.Sampled {
 	e := a.Endpoint
 	act := e.Activity()

@@ -19,7 +19,6 @@ func (a *Agent) Next(ctx context.Context) (phase string, due *job.NextStatus, er
 	return phase, due, err
 }
 
-// rankStatus looks at this rank.
 func (a *Agent) rankStatus() job.RankStatus {
 	state, since := a.Thread.Doing()
 	st := a.Status()

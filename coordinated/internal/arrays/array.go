@@ -212,7 +212,6 @@ func (g *array) gather(dst []byte) (jobs []capture.Copy, err error) {
 	return jobs, err
 }
 
-// captureArrays copies the arrays' memory, and returns their layouts.
 func (p *Protected) captureArrays(s *capture.Snapshot) (list []layout.Local, err error) {
 	var jobs []capture.Copy
 	for _, g := range p.presentArrays() {
@@ -264,7 +263,6 @@ func (p *Protected) captureArrays(s *capture.Snapshot) (list []layout.Local, err
 	return list, nil
 }
 
-// addLayout adds the layouts of arrays to the snapshot.
 func (p *Protected) addLayout(s *capture.Snapshot, list []layout.Local, mail []byte) error {
 	if len(list) == 0 && !p.Elastic {
 		return nil

@@ -79,7 +79,6 @@ func (g *array) share() {
 	g.dev.shares = []gpustate.Share{s}
 }
 
-// arrayDevices lists the devices that arrays lie on, and those arrays.
 func (p *Protected) arrayDevices() (list []*gpustate.Device, arrays map[*gpustate.Device][]*array) {
 	arrays = map[*gpustate.Device][]*array{}
 	for _, g := range p.arrays {

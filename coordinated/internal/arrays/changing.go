@@ -75,7 +75,6 @@ func (p *Protected) AddChanging(name string, of Changing, x any) error {
 // Changes reports whether any array may change.
 func (p *Protected) Changes() bool { return len(p.changing()) > 0 }
 
-// changing lists the arrays that may change, by name.
 func (p *Protected) changing() (list []*array) {
 	for _, g := range p.arrays {
 		if g.changing != nil {

@@ -219,7 +219,6 @@ func (s *items) fetch(saved *layout.Local, mine []bool, into reflect.Value,
 	return flush()
 }
 
-// put makes an item of its bytes.
 func (s *items) put(into reflect.Value, saved *layout.Local, i int, b []byte) error {
 	k, ok := s.keyOf(saved.Items[i].Key)
 	t := s.m.Type().Elem()

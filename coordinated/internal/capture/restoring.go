@@ -155,7 +155,6 @@ func (a *Attempt) ReadDevices(ctx context.Context) error {
 	return nil
 }
 
-// table reads the table of variables.
 func table(ctx context.Context, sh *storage.Shard) (map[string]entry, error) {
 	list, _, err := readVars(ctx, sh)
 	if err != nil {
@@ -263,7 +262,6 @@ func (a *Attempt) ReadRegion(ctx context.Context, r Named, n int64, read func(ct
 	return nil
 }
 
-// fill reads the bytes of an entry.
 func (a *Attempt) fill(ctx context.Context, dst []byte, e entry) error {
 	if e.inline != nil {
 		copy(dst, e.inline)

@@ -89,7 +89,6 @@ func gatherHere(priv *mpiwrap.Comm, here []bool, reported bool) error {
 	}
 }
 
-// missing lists the ranks that are not here.
 func missing(here []bool) []int {
 	var out []int
 	for r, h := range here {

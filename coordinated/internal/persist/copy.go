@@ -48,7 +48,6 @@ func (p *Persister) serveShard(ctx context.Context, e storage.Epoch, l *capture.
 	return func() { stop(); once() }
 }
 
-// copyShard copies this rank's shard.
 func (p *Persister) copyShard(ctx context.Context, e storage.Epoch, level string,
 	l *capture.Lease) (storage.ShardInfo, error) {
 	flush := func(l *capture.Lease, secs []storage.Section) (storage.ShardInfo, error) {
@@ -156,7 +155,6 @@ func (p *Persister) copyTogether(ctx context.Context, e storage.Epoch, level str
 	return infos, true, err
 }
 
-// writePart writes this rank's part of the pack.
 func (p *Persister) writePart(ctx context.Context, part *storage.Part, n storage.NodePack, l *capture.Lease) error {
 	if l.Hold() == nil {
 		return capture.ErrRecalled

@@ -178,7 +178,6 @@ func (s counted) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// UnchangedSince returns the source's function, or nil.
 func (s counted) UnchangedSince(e storage.Epoch, digest [16]byte) func(chunk int) bool {
 	if c, ok := s.ReaderAt.(storage.Comparer); ok {
 		return c.UnchangedSince(e, digest)
@@ -186,7 +185,6 @@ func (s counted) UnchangedSince(e storage.Epoch, digest [16]byte) func(chunk int
 	return nil
 }
 
-// Slice returns the source's slice, or nil.
 func (s counted) Slice(off int64, n int) []byte {
 	sl, ok := s.ReaderAt.(storage.Slicer)
 	if !ok {

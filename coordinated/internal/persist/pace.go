@@ -134,7 +134,6 @@ func (l *levelPace) supersede(e storage.Epoch) {
 	}
 }
 
-// admit admits an epoch.
 func (l *levelPace) admit(a arrival) {
 	l.busy++
 	a.decided <- decision{Go: true, After: l.going.epoch}
@@ -188,7 +187,6 @@ func (p *pacer) over(i int, e storage.Epoch, cut time.Time, there bool) {
 	}
 }
 
-// arrived notes that an epoch is at the level.
 func (l *levelPace) arrived(e storage.Epoch, cut time.Time) {
 	if e > l.last.epoch {
 		l.last = arrival{epoch: e, cut: cut}

@@ -35,7 +35,6 @@ func holdingsFields(f format.Fields, list *[]Holding) {
 	})
 }
 
-// encodeHoldings encodes holdings for other ranks.
 func encodeHoldings(list []Holding) []byte {
 	var e format.Encoder
 	holdingsFields(format.Appending(&e), &list)

@@ -203,7 +203,6 @@ func (c *Catalog) epochsAt(l *Level) ([]format.Epoch, error) {
 	return slices.Sorted(maps.Keys(set)), nil
 }
 
-// stateAt looks at one epoch of one level.
 func (c *Catalog) stateAt(ctx context.Context, l *Level, e format.Epoch, memory Memory) LevelState {
 	st := LevelState{Epoch: e, Level: l.Name(), Err: level.ErrNotCommitted}
 	if l.Listed != nil { // rank 0 has looked

@@ -16,7 +16,6 @@ func At(l level.Epochs) shard.Source { return place{l} }
 // place is a level as a source.
 type place struct{ l level.Epochs }
 
-// Name returns the name of the level.
 func (p place) Name() string { return p.l.Name() }
 
 // Locate opens the file that the manifest names.

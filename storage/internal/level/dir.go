@@ -104,7 +104,6 @@ func (d *Dir) findDir(path string) (fresh bool, err error) {
 	return err == nil, err
 }
 
-// epochPath returns the directory of an epoch.
 func (d *Dir) epochPath(e format.Epoch) string { return filepath.Join(d.path, format.EpochName(e)) }
 
 // epochFile returns the path of a file of an epoch. It fails unless only this user can have filled the epoch's

@@ -157,7 +157,6 @@ func (d *Dir) ReadLock() (*format.Lock, []byte, error) {
 // maxLock bounds a lock, in bytes.
 const maxLock = 1 << 16
 
-// decodeLock reads a lock from its file.
 func (d *Dir) decodeLock(f vfs.File) (*format.Lock, []byte, error) {
 	b, err := readWhole(f, d.LockPath(), maxLock)
 	if errors.Is(err, format.ErrCorrupt) { // too long for a lock

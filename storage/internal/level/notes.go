@@ -40,7 +40,6 @@ func unusableIf(l Epochs, err error) error {
 	return l.Unusable(err)
 }
 
-// readNote reads a small record.
 func readNote[T any](at records, name string, decode func(file string, b []byte) (T, error)) (note T, err error) {
 	b, file, err := at.readSmall(name)
 	if err != nil {

@@ -87,10 +87,8 @@ func schemeOf(path string) (scheme string, url bool) {
 // Name returns the name of the level; empty if it is not known.
 func (p *place) Name() string { return p.name }
 
-// Path returns where it is.
 func (p *place) Path() string { return p.path }
 
-// Traits returns the traits of the level.
 func (p *place) Traits() Traits { return TraitsOf(p.name) }
 
 // manifest decodes that of an epoch, which must be one that belongs there.

@@ -130,7 +130,6 @@ func newStripeEncoder(g *Group, cores int) (*stripeEncoder, error) {
 	return e, nil
 }
 
-// run encodes the whole stripe.
 func (e *stripeEncoder) run(ctx context.Context) error {
 	data := make([][]byte, e.g.K)
 	for d := range data {

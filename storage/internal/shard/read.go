@@ -289,7 +289,6 @@ func OpenFile(file string, f vfs.File) (*Copy, error) {
 	return c, err
 }
 
-// layout reads the shard's own layout of arrays.
 func (c *Copy) layout() (*format.Layout, error) {
 	sec, ok := c.Index.Section(format.LayoutSection)
 	if !ok {

@@ -27,7 +27,6 @@ func (c *Copy) VerifyAlone(ctx context.Context) error {
 	return errors.Join(append(c.verifyHeader(), c.verifyGaps()...)...)
 }
 
-// verifyHeader reads the header.
 func (s *Copy) verifyHeader() (faults []error) {
 	head := make([]byte, format.HeaderLen)
 	if err := format.ReadFull(s.At, head, 0); err != nil {

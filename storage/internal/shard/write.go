@@ -129,7 +129,6 @@ func layoutBytes(size int64, read func(b []byte) error) ([]byte, error) {
 	return b, read(b)
 }
 
-// put writes the chunks of a section as planned.
 func (s *shardWriter) put(ctx context.Context, sec *Section) error {
 	x := s.plan(sec)
 	for _, st := range x.steps {
@@ -149,7 +148,6 @@ func (s *shardWriter) put(ctx context.Context, sec *Section) error {
 	return nil
 }
 
-// piece reads a block of a section and writes it.
 func (s *shardWriter) piece(ctx context.Context, sec *Section, x *plan, st step) error {
 	off := int64(st.from) * format.ChunkBytes
 	n := int(min(int64(st.to)*format.ChunkBytes, sec.Size) - off)
