@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
@@ -115,7 +114,7 @@ func (c *collector) accept() {
 
 // serve takes in the lines of one rank: batches of lines, each ended by an empty one. The first has only its header.
 func (c *collector) serve(conn *net.UnixConn) error {
-	if err := sameUser(conn); err != nil {
+	if err := handshake.SameUser(conn); err != nil {
 		return err
 	}
 	in, out := bufio.NewReaderSize(conn, maxLine), json.NewEncoder(conn)
@@ -173,14 +172,6 @@ func readBatch(in *bufio.Reader) (batch []Event, err error) {
 	return nil, fmt.Errorf("more than %d lines at a time", queueLen)
 }
 
-func sameUser(conn *net.UnixConn) error {
-	who, err := handshake.Peer(conn)
-	if err == nil && int(who.Uid) != os.Getuid() {
-		err = fmt.Errorf("user %d is at the other end", who.Uid)
-	}
-	return err
-}
-
 // member is the log of another rank of a node.
 type member struct {
 	opt    Options
@@ -232,7 +223,7 @@ func (m *member) dial() error {
 	for {
 		conn, err := net.DialUnix("unix", nil, m.opt.Node.address())
 		if err == nil {
-			if err = sameUser(conn); err == nil {
+			if err = handshake.SameUser(conn); err == nil {
 				m.conn, m.in = conn, bufio.NewReaderSize(conn, maxLine)
 				return nil
 			}

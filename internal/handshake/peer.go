@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,4 +25,13 @@ func Peer(c *net.UnixConn) (*unix.Ucred, error) {
 		return nil, fmt.Errorf("ask who is at the other end of the socket: %w", err)
 	}
 	return who, nil
+}
+
+// SameUser returns an error if another user is at the other end of a Unix socket.
+func SameUser(c *net.UnixConn) error {
+	who, err := Peer(c)
+	if err == nil && int(who.Uid) != os.Geteuid() {
+		err = fmt.Errorf("user %d is at the other end", who.Uid)
+	}
+	return err
 }

@@ -70,7 +70,7 @@ func (h *Handover) answer(c *net.UnixConn) {
 		_ = c.Close() // the other end has its answer, or sees that it has none
 	}()
 	var key [4]byte
-	if sameUser(c) != nil {
+	if handshake.SameUser(c) != nil {
 		return
 	}
 	if n, err := c.Read(key[:]); n != len(key) || err != nil {
@@ -122,7 +122,7 @@ func AskFor(ctx context.Context, address string, key uint32) (f *os.File, err er
 			err = context.Cause(ctx)
 		}
 	}()
-	if err := sameUser(c); err != nil {
+	if err := handshake.SameUser(c); err != nil {
 		return nil, err
 	}
 	if _, err := c.Write(binary.LittleEndian.AppendUint32(nil, key)); err != nil {
@@ -143,13 +143,4 @@ func AskFor(ctx context.Context, address string, key uint32) (f *os.File, err er
 		_ = f.Close() // never used
 	}
 	return nil, errors.Join(err, perr)
-}
-
-// sameUser returns an error if a connection must not be used.
-func sameUser(c *net.UnixConn) error {
-	who, err := handshake.Peer(c)
-	if err == nil && int(who.Uid) != os.Geteuid() {
-		err = fmt.Errorf("the other end belongs to user %d", who.Uid)
-	}
-	return err
 }
