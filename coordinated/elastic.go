@@ -138,7 +138,6 @@ func (s *shards) Own() *storage.Shard { return s.own }
 // Size returns the number of ranks of the epoch.
 func (s *shards) Size() int { return s.size }
 
-// Entries returns the manifest's entries of all ranks.
 func (s *shards) Entries(ctx context.Context) (infos []storage.ShardInfo, err error) {
 	if s.infos == nil {
 		s.infos, err = s.c.levels.store.Entries(ctx, s.epoch)

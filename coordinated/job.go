@@ -63,7 +63,6 @@ func (c *Checkpointer) agreed(e cut.Epoch, how agent.Agreement) {
 	c.stats.agreed(storage.Epoch(e), how)
 }
 
-// gaveUp logs the ranks that did not reach a Point.
 func (c *Checkpointer) gaveUp(e cut.Epoch, late []agent.Late) {
 	err := &TimeoutError{Epoch: storage.Epoch(e)}
 	for _, x := range late {
@@ -142,7 +141,6 @@ func (c *Checkpointer) hasCommitted() bool {
 		slices.ContainsFunc(c.stats.s.Epochs, func(e EpochStats) bool { return len(e.Durable) > 0 })
 }
 
-// status returns the loss for the supervisor.
 func (e *LostError) status() *job.LostStatus {
 	s := &job.LostStatus{Rank: e.Rank, Node: e.Node, Noticed: e.Noticed, Observed: e.Observed,
 		Silent: agent.Silence(e.Observed).Seconds()}

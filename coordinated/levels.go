@@ -105,7 +105,6 @@ type levels struct {
 	ops   *persist.Operations // that may hang
 }
 
-// contactDir returns where the contact file lies.
 func (o *Options) contactDir() string {
 	if o.Global != "" && !storage.IsObjectStore(o.Global) {
 		return o.Global

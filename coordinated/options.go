@@ -313,7 +313,6 @@ func (o *Options) checkAmounts() error {
 	return nil
 }
 
-// validateEvery checks the paces of the levels.
 func (o *Options) validateEvery() error {
 	red, err := o.redundancy()
 	if err != nil {

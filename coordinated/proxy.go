@@ -269,7 +269,6 @@ func (c *Checkpointer) previousMemory() *storage.MemoryShard {
 	return c.main.foreign.Previous()
 }
 
-// freePrevious frees that memory.
 func (c *Checkpointer) freePrevious() {
 	if c.main.foreign != nil {
 		c.main.foreign.FreePrevious()

@@ -115,7 +115,6 @@ func (c *Checkpointer) agreeNumbers(priv connect.Ranks, key control.Key, epoch, 
 	return epoch, run, nil
 }
 
-// failure logs an error.
 func (c *Checkpointer) failure(what string, e storage.Epoch, err error) {
 	c.record.events.Emit(events.Event{Name: events.Failure, Epoch: uint64(e), What: what, Text: err.Error()})
 }
@@ -141,7 +140,6 @@ func (c *Checkpointer) openMetrics() {
 	c.record.metrics = m
 }
 
-// lookMetrics returns the values for a scrape.
 func (c *Checkpointer) lookMetrics() metrics.Now {
 	now := metrics.Now{Points: c.main.Points.Load()}
 	last := c.levels.use[len(c.levels.use)-1]

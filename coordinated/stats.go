@@ -100,7 +100,6 @@ func (t *statistics) notify() {
 	}
 }
 
-// newest returns the highest epoch known.
 func (t *statistics) newest() storage.Epoch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +134,6 @@ func (t *statistics) agreed(e storage.Epoch, a agent.Agreement) {
 	t.req[e] = a
 }
 
-// agreement returns the record of agreed about an epoch.
 func (t *statistics) agreement(e storage.Epoch) agent.Agreement {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -185,7 +183,6 @@ func (t *statistics) epoch(e storage.Epoch) EpochStats {
 	return es
 }
 
-// set changes the entry of an epoch.
 func (t *statistics) set(e storage.Epoch, change func(es *EpochStats)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,12 +195,10 @@ func (t *statistics) durable(e storage.Epoch, level string, took, waited time.Du
 	t.set(e, func(es *EpochStats) { es.Durable[level], es.waits[level] = took, waited })
 }
 
-// skipped notes that an epoch does not go to a level.
 func (t *statistics) skipped(e storage.Epoch, level string, newer storage.Epoch) {
 	t.set(e, func(es *EpochStats) { es.Skipped[level] = newer })
 }
 
-// putOff notes a cut that was put off.
 func (t *statistics) putOff() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -122,7 +122,6 @@ func (c *Checkpointer) request(stop, wait bool) error {
 	}
 }
 
-// status returns the state of the job, for clients.
 func (c *Checkpointer) status() (*job.Status, error) {
 	st := &job.Status{Job: c.opt.Job, Ranks: c.topo.Size(), Nodes: c.topo.Nodes, Points: c.main.Points.Load(),
 		Network: c.topo.Network}

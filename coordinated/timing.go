@@ -93,7 +93,6 @@ func (o *Options) Timing() string {
 	return ""
 }
 
-// whenTaken describes when checkpoints are taken.
 func (o *Options) whenTaken() string {
 	if when := o.Timing(); when != "" {
 		return "by the clock: " + when

@@ -143,7 +143,6 @@ func (s *Store) updateMarker(l *levelState) error {
 	return l.RestoreMarker(s.markerOf(l.Name()))
 }
 
-// at finds a level by name.
 func (s *Store) at(name string) (*levelState, error) {
 	for _, l := range s.levels {
 		if l.Name() == name {

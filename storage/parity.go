@@ -147,7 +147,6 @@ func (p *parityRows) encode(ctx context.Context, g *redundancy.Group, m *format.
 		func(ctx context.Context, j int, secs []Section) error { return p.writeRow(ctx, m.Epoch, g, j, secs) })
 }
 
-// writeRow writes row j to its member.
 func (p *parityRows) writeRow(ctx context.Context, e Epoch, g *redundancy.Group, j int, secs []Section) (err error) {
 	holder, own := g.Group[g.Row(j)], p.s.opt.Rank
 	var d level.Epochs = p.l

@@ -112,7 +112,6 @@ func (m *Machine) memberOf(comm string) bool {
 	return slices.ContainsFunc(m.colls, func(c Coll) bool { return c.Comm == comm })
 }
 
-// polled adds a child's subtree.
 func (m *Machine) polled(child int, msg Message) {
 	key := question{msg.Rank, msg.Round}
 	q := m.polls[key]

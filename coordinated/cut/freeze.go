@@ -15,7 +15,6 @@ func (m *Machine) freeze(round uint64) {
 	m.passVote()
 }
 
-// childVote adds a child's subtree.
 func (m *Machine) childVote(child int, msg Message) {
 	v := &m.vote
 	if msg.Round != v.round || !v.answered.first(child) {
@@ -107,7 +106,6 @@ func (m *Machine) given(e Epoch) {
 	}
 }
 
-// giveUp ends the epoch without a cut.
 func (m *Machine) giveUp(stop bool) {
 	if m.phase == idle || m.phase == cutting {
 		return

@@ -64,7 +64,6 @@ func (b *outbox) add(s Standing) {
 	b.pending[i].Max = max(b.pending[i].Max, s.Max)
 }
 
-// flush sends the news collected for a neighbour.
 func (m *Machine) flush(i int) {
 	b := &m.boxes[i]
 	b.sent = len(b.pending) > 0

@@ -57,7 +57,6 @@ func (m *Machine) ownAnswer() {
 	m.passAnswer()
 }
 
-// answer adds a child's subtree.
 func (m *Machine) answer(child int, msg Message) {
 	a := &m.answers
 	if m.phase != asked || !a.answered.first(child) {

@@ -36,7 +36,6 @@ type place struct {
 	start, size int64 // in elements, of the array "data"
 }
 
-// items writes a set of items as one file for NumPy.
 func (x *export) items(all []layout.Owned) ([]Row, error) {
 	if err := layout.Check(all); err != nil {
 		return nil, fmt.Errorf("epoch %d: %w: %w", x.epoch, storage.ErrCorrupt, err)

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// call connects to a supervisor and names the caller.
 func call(ctx context.Context, supervisor string, h hello) (*Caller, error) {
 	v, err := ParseSupervisor(supervisor)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/watch"
 )
 
-// receive routes one message from another rank.
 func (a *Agent) receive(in control.Inbound) {
 	msg, err := cut.Decode(in.Payload)
 	if err != nil {

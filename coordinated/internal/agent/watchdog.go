@@ -141,7 +141,6 @@ func (a *Agent) weigh(blobs []cut.Blob) {
 	}
 }
 
-// doingNow describes the main thread's activity.
 func (a *Agent) doingNow() watch.ThreadState {
 	act := a.Endpoint.Activity()
 	last, polls := a.Endpoint.Polling()

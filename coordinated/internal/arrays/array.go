@@ -72,7 +72,6 @@ func (p *Protected) AddGlobal(name string, dims []int64, blocks []Block, x any) 
 	return nil
 }
 
-// memoryOf finds out where an array lies.
 func (p *Protected) memoryOf(g *array, x any) error {
 	if m, ok := x.(DeviceMemory); ok {
 		return p.device(g, m)
@@ -108,7 +107,6 @@ func (p *Protected) AddReplicated(name string, x any, first bool) error {
 	return nil
 }
 
-// inMemory makes sure that the blocks lie in the slice as it is now.
 func (g *array) inMemory() error {
 	if g.foreign != nil { // its parts lie in shared memory one after the other
 		return nil

@@ -91,7 +91,6 @@ func (s *items) keyOf(k layout.Key) (v reflect.Value, ok bool) {
 	return v, s.key(v) == k
 }
 
-// isSlice reports whether items are slices.
 func (s *items) isSlice() bool { return s.m.Type().Elem().Kind() == reflect.Slice }
 
 // bytesOf returns the memory of an item. room is memory for a value of the map's type, which has no address there.
@@ -178,7 +177,6 @@ func (s *items) assign(o *holder, size int, sum *xxh3.Hasher) (mine []bool, err 
 // itemBatch is how many bytes of small items are read together.
 const itemBatch = 8 << 20
 
-// fetch reads some items of a shard into a map.
 func (s *items) fetch(saved *layout.Local, mine []bool, into reflect.Value,
 	read func(dst []byte, off int64) error) error {
 	var batch []int

@@ -43,7 +43,6 @@ func (p *Protected) Add(name string, x any) error {
 	return p.Protected.Add(name, x)
 }
 
-// add enters an array.
 func (p *Protected) add(g *array) {
 	var on *gpustate.Device
 	if g.dev != nil {

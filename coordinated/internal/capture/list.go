@@ -79,7 +79,6 @@ func listVars(ctx context.Context, sh *storage.Shard) ([]Item, error) {
 	return items, nil
 }
 
-// listDevice lists the memory objects of a device.
 func listDevice(ctx context.Context, sh *storage.Shard, device string, sec storage.SectionInfo) ([]Item, error) {
 	b := make([]byte, sec.Size)
 	if err := sh.ReadAt(ctx, sec.Name, b, 0); err != nil {

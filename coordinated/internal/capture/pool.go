@@ -142,7 +142,6 @@ func (p *pool) HasGrown() bool {
 	return g
 }
 
-// Close frees the memory.
 func (p *pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -167,7 +167,6 @@ func table(ctx context.Context, sh *storage.Shard) (map[string]entry, error) {
 	return entries, nil
 }
 
-// readVars reads the table of variables, and returns its length.
 func readVars(ctx context.Context, sh *storage.Shard) (list []entry, size int64, err error) {
 	for _, s := range sh.Sections() {
 		if s.Name == sectionVars {

@@ -163,7 +163,6 @@ func (r *Reporter) fill(rep *job.Report) {
 	}
 }
 
-// listen obeys the supervisor's requests.
 func (r *Reporter) listen() {
 	in := bufio.NewScanner(r.conn)
 	for in.Scan() {

@@ -100,7 +100,6 @@ type budget struct {
 	Behind         bool          // the epoch before is still being copied
 }
 
-// budget returns the rank's time left.
 func (e *End) budget() budget {
 	left, known := e.Left()
 	if known && left <= 0 {

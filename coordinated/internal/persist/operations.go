@@ -121,7 +121,6 @@ func (o *Operations) watch(ctx context.Context, what, level string, l *capture.L
 // one has returned: each holds memory and a writer.
 const mostHung = 2
 
-// at returns the counter of a level.
 func at(m *sync.Map, level string) *atomic.Int64 {
 	n, _ := m.LoadOrStore(level, new(atomic.Int64))
 	return n.(*atomic.Int64)

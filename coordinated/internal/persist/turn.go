@@ -19,7 +19,6 @@ type turn struct {
 // ErrYields ends the copying of an epoch in favour of a final one.
 var ErrYields = errors.New("the final checkpoint goes first")
 
-// newTurn makes a turn for the given number of levels.
 func newTurn(ctx context.Context, levels int) *turn {
 	t := &turn{}
 	t.ctx, t.yield = context.WithCancelCause(ctx)

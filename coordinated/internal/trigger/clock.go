@@ -126,7 +126,6 @@ func (t *clock) name(stop bool) string {
 	return "the interval"
 }
 
-// status returns the next checkpoint that is due, or nil.
 func (t *clock) status() *job.NextStatus {
 	d, ok := t.wait(time.Now())
 	if !ok {

@@ -104,7 +104,6 @@ func (t *Triggers) Due() (w Wish, ok bool) {
 	return Wish{Stop: stop, By: t.clock.name(stop)}, true
 }
 
-// arm sets the timer for the next due time.
 func (t *Triggers) arm() {
 	if t.clock == nil {
 		return

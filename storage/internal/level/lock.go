@@ -94,7 +94,6 @@ func (w *lockWatch) lives() bool {
 	return w.alive.Sub(w.start) >= min(refuseBeats*w.beat, max(refuseLong, StaleBeats*w.beat))
 }
 
-// wait waits until the next look.
 func (w *lockWatch) wait(ctx context.Context) error { return sleep.For(ctx, w.pause.Next()) }
 
 // Unused makes sure, without writing, that no other run uses the directory.

@@ -25,7 +25,6 @@ type memSpan struct {
 	at     int64
 }
 
-// copy copies the bytes of the span from its byte from on.
 func (s *memSpan) copy(p []byte, from int64) int {
 	if s.src == nil {
 		return copy(p, s.p[from:])

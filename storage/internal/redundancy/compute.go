@@ -270,7 +270,6 @@ func Ready() error {
 	return nil
 }
 
-// coder makes the coder of the stripe's group.
 func (s *Stripe) coder(cores int) (Coder, error) {
 	if err := Ready(); err != nil {
 		return nil, err
