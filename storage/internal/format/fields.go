@@ -31,6 +31,15 @@ func (f Fields) U8(v *uint8) {
 	}
 }
 
+// U32 passes over four bytes.
+func (f Fields) U32(v *uint32) {
+	if f.d == nil {
+		f.e.U32(*v)
+	} else {
+		*v = f.d.U32()
+	}
+}
+
 // U64 passes over eight bytes.
 func (f Fields) U64(v *uint64) {
 	if f.d == nil {

@@ -136,34 +136,32 @@ func (x *Index) Content() [16]byte {
 // Hash returns the xxh3-128 of b.
 func Hash(b []byte) [16]byte { return xxh3.Hash128(b).Bytes() }
 
-// Encode returns the sealed index record.
-func (x *Index) Encode() []byte {
-	var e Encoder
-	e.U64(uint64(x.Epoch))
-	e.U32(uint32(x.Rank))
-	e.U32(uint32(x.Size))
-	e.U32(uint32(x.ChunkBytes))
-	e.U32(uint32(len(x.Sections)))
-	for _, s := range x.Sections {
-		e.Str(s.Name)
-		e.U64(uint64(s.Size))
-	}
-	e.U32(uint32(len(x.Chunks)))
-	for i := range x.Chunks {
-		c := &x.Chunks[i]
-		e.U64(uint64(c.Origin))
-		e.U64(uint64(c.Off))
-		e.U32(c.Stored)
-		e.U32(c.Length)
-		e.U8(uint8(c.Codec))
-		e.U8(uint8(c.Filter))
-		e.U8(c.Width)
-		e.U8(0)
-		e.U32(c.CRC)
-		e.Sum(c.Hash)
-	}
-	return SealRecord(KindShardIndex, e.B)
+func (x *Index) fields(f Fields) {
+	f.Epoch(&x.Epoch)
+	f.Int(&x.Rank)
+	f.Int(&x.Size)
+	f.Int(&x.ChunkBytes)
+	List(f, &x.Sections, 10, func(s *Section) {
+		f.Str(&s.Name)
+		f.I64(&s.Size)
+	})
+	var unused uint8
+	List(f, &x.Chunks, ChunkEntryLen, func(c *Chunk) {
+		f.Epoch(&c.Origin)
+		f.I64(&c.Off)
+		f.U32(&c.Stored)
+		f.U32(&c.Length)
+		f.U8((*uint8)(&c.Codec))
+		f.U8((*uint8)(&c.Filter))
+		f.U8(&c.Width)
+		f.U8(&unused)
+		f.U32(&c.CRC)
+		f.Sum(&c.Hash)
+	})
 }
+
+// Encode returns the sealed index record.
+func (x *Index) Encode() []byte { return seal(KindShardIndex, x.fields, nil) }
 
 // DecodeIndex opens an index record. dataEnd is where the shard's data ends:
 // no chunk of its own may reach beyond it.
@@ -178,63 +176,29 @@ func DecodeIndex(file string, b []byte, dataEnd int64) (*Index, error) {
 	if n != len(b) {
 		return bad("bytes after the record")
 	}
-	d := &Decoder{B: payload}
-	x := &Index{
-		Epoch:      Epoch(d.U64()),
-		Rank:       int(d.U32()),
-		Size:       int(d.U32()),
-		ChunkBytes: int(d.U32()),
-	}
-	if x.Epoch == 0 || x.Rank >= x.Size || x.ChunkBytes < MinChunkBytes || x.ChunkBytes > maxChunkBytes {
-		return bad("epoch, rank, size or chunk length out of range")
-	}
-	if reason := x.decodeSections(d); reason != "" {
-		return bad(reason)
-	}
-	if reason := x.decodeChunks(d, dataEnd); reason != "" {
-		return bad(reason)
-	}
-	if !d.Done() {
+	d, x := &Decoder{B: payload}, &Index{}
+	if x.fields(Taking(d)); !d.Done() {
 		return bad("fields do not fit the length")
+	}
+	if reason := x.check(dataEnd); reason != "" {
+		return bad(reason)
 	}
 	return x, nil
 }
 
-func (x *Index) decodeSections(d *Decoder) (reason string) {
-	n := d.Count(10)
-	seen := make(map[string]bool, n)
-	for range n {
-		s := Section{Name: d.Str(), Size: d.I64()}
+func (x *Index) check(dataEnd int64) (reason string) {
+	if x.Epoch == 0 || x.Rank >= x.Size || x.ChunkBytes < MinChunkBytes || x.ChunkBytes > maxChunkBytes {
+		return "epoch, rank, size or chunk length out of range"
+	}
+	seen := make(map[string]bool, len(x.Sections))
+	for _, s := range x.Sections {
 		if seen[s.Name] {
-			return "two sections are named " + fmt.Sprintf("%q", s.Name)
+			return fmt.Sprintf("two sections are named %q", s.Name)
 		}
 		seen[s.Name] = true
-		x.Sections = append(x.Sections, s)
 	}
-	if d.Bad {
-		return "sections do not fit the length"
-	}
-	return ""
-}
-
-func (x *Index) decodeChunks(d *Decoder, dataEnd int64) (reason string) {
-	n := d.Count(ChunkEntryLen)
-	if want := x.PlaceSections(); want != int64(n) || d.Bad {
-		return fmt.Sprintf("%d chunks, the sections need %d", n, want)
-	}
-	x.Chunks = make([]Chunk, n)
-	for i := range x.Chunks {
-		c := &x.Chunks[i]
-		c.Origin = Epoch(d.U64())
-		c.Off = d.I64()
-		c.Stored = d.U32()
-		c.Length = d.U32()
-		c.Codec = codec(d.U8())
-		c.Filter = filter(d.U8())
-		c.Width = d.U8()
-		d.U8()
-		c.CRC = d.U32()
-		c.Hash = d.Sum()
+	if want := x.PlaceSections(); want != int64(len(x.Chunks)) {
+		return fmt.Sprintf("%d chunks, the sections need %d", len(x.Chunks), want)
 	}
 	for i := range x.Sections {
 		if reason := x.checkSection(&x.Sections[i], dataEnd); reason != "" {
