@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-hpc/holdfast/coordinated/events"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/persist"
 	"github.com/holdfast-hpc/holdfast/coordinated/internal/trigger"
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
@@ -21,8 +20,7 @@ import (
 func (c *Checkpointer) newPersister(notes bool, writers map[string][]int) *persist.Persister {
 	var note *persist.Note
 	if notes && c.opt.Global != "" {
-		note = &persist.Note{Dir: c.opt.Global, Nodes: c.topo.Nodes, Log: c.log,
-			Files: vfs.OS{AllowForeign: c.opt.AllowForeign}}
+		note = &persist.Note{Dir: c.opt.Global, Nodes: c.topo.Nodes, Foreign: c.opt.AllowForeign, Log: c.log}
 	}
 	return persist.New(c.life.ctx, persist.Options{Store: c.levels.store, Levels: c.levels.use, Rank: c.topo.Rank,
 		Node: c.topo.Mates(), Writers: writers, State: c.state.Protected, Operations: c.levels.ops, End: &c.life.end,

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/holdfast-hpc/holdfast/internal/random"
+	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage/internal/level"
 	"github.com/holdfast-hpc/holdfast/storage/internal/object"
 )
@@ -19,56 +23,76 @@ func IsObjectStore(dir string) bool { return level.IsStore(dir) }
 // and reads no file.
 func CheckDir(dir string) error { return level.CheckPath(dir) }
 
-// ObjectRecord is a small record of another package next to the epochs in an object store, where a level in a directory
-// has a file. It is replaced in one step. Its methods are local; any rank may call them, several at once. An error
-// names the URL, the fault and the remedy. A store that does not answer is asked up to eight times, which takes most of
-// a minute.
-type ObjectRecord struct {
-	Dir  string // URL of the level
-	Name string
+// Record is a small record of another package next to the epochs of a level: a file of the directory, or an object of
+// the store. It is replaced in one step. Its methods are local; any rank may call them, several at once. A store has 20
+// seconds for each call; its errors name the URL, the fault and the remedy.
+type Record struct {
+	Dir     string // of the level, or its URL
+	Name    string
+	Foreign bool // a file of another user counts
 }
 
-// recordLimit bounds such a record.
-const recordLimit = 1 << 20
+const (
+	recordLimit = 1 << 20
+	recordTime  = 20 * time.Second
+)
 
-// Read reads the record: one request. An absent one matches fs.ErrNotExist, one above 1 MiB ErrCorrupt.
-func (r ObjectRecord) Read(ctx context.Context) ([]byte, error) {
+// in calls file with the path of the record, or store with its store.
+func (r Record) in(ctx context.Context, file func(path string) error,
+	store func(ctx context.Context, o object.Bucket) error) error {
+	if !level.IsStore(r.Dir) {
+		return file(filepath.Join(r.Dir, r.Name))
+	}
 	o, err := object.New(r.Dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b, info, err := o.Get(ctx, r.Name, recordLimit)
-	if err == nil && info.Size > recordLimit {
-		err = fmt.Errorf("%s/%s is longer than %d bytes: %w", r.Dir, r.Name, recordLimit, ErrCorrupt)
-	}
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	return store(ctx, o)
+}
+
+// Read reads the record: one request. An absent one matches fs.ErrNotExist; one above 1 MiB is an error.
+func (r Record) Read(ctx context.Context) (b []byte, err error) {
+	err = r.in(ctx, func(path string) error {
+		b, err = vfs.OS{AllowForeign: r.Foreign}.ReadFile(path, recordLimit)
+		return err
+	}, func(ctx context.Context, o object.Bucket) error {
+		var info object.Info
+		if b, info, err = o.Get(ctx, r.Name, recordLimit); err == nil && info.Size > recordLimit {
+			err = fmt.Errorf("%s/%s is longer than %d bytes: %w", r.Dir, r.Name, recordLimit, ErrCorrupt)
+		}
+		return err
+	})
 	return b, err
 }
 
 // Write replaces the record, by two requests or more. If several ranks do so at once, exactly one is the last. b is not
 // kept.
-func (r ObjectRecord) Write(ctx context.Context, b []byte) error {
-	o, err := object.New(r.Dir)
-	if err != nil {
-		return err
-	}
-	return object.WhileChanged(func() error {
-		have, err := object.Find(ctx, o, r.Name)
-		if err == nil {
-			_, err = o.Put(ctx, r.Name, b, have.ETag)
-		}
-		return err
-	})
+func (r Record) Write(ctx context.Context, b []byte) error {
+	return r.in(ctx, func(path string) error { return vfs.WriteWhole(path, b) },
+		func(ctx context.Context, o object.Bucket) error {
+			return object.WhileChanged(func() error {
+				have, err := object.Find(ctx, o, r.Name)
+				if err == nil {
+					_, err = o.Put(ctx, r.Name, b, have.ETag)
+				}
+				return err
+			})
+		})
 }
 
 // Remove removes the record: two requests. An absent one is no error.
-func (r ObjectRecord) Remove(ctx context.Context) error {
-	o, err := object.New(r.Dir)
-	if err != nil {
+func (r Record) Remove(ctx context.Context) error {
+	err := r.in(ctx, os.Remove, func(ctx context.Context, o object.Bucket) error {
+		have, err := object.Find(ctx, o, r.Name)
+		if err == nil && have.ETag != "" {
+			err = o.Delete(ctx, have)
+		}
 		return err
-	}
-	have, err := object.Find(ctx, o, r.Name)
-	if err == nil && have.ETag != "" {
-		err = o.Delete(ctx, have)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return err
 }

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/holdfast-hpc/holdfast/coordinated"
 	"github.com/holdfast-hpc/holdfast/coordinated/control"
@@ -245,26 +243,15 @@ func (s *setup) here(node string) bool {
 
 const memoryName = "holdfast.run.json"
 
-func (s *setup) memoryFile() string { return filepath.Join(s.prog.Global, memoryName) }
-
-// memoryTime bounds the time for the memory in an object store.
-const memoryTime = 20 * time.Second
-
-// inStore returns the memory where global is an object store.
-func (s *setup) inStore() storage.ObjectRecord {
-	return storage.ObjectRecord{Dir: s.prog.Global, Name: memoryName}
+// memory is the record at global of what a run has learned.
+func (s *setup) memory() storage.Record {
+	return storage.Record{Dir: s.prog.Global, Name: memoryName, Foreign: s.prog.AllowForeign}
 }
 
 // recall reads the memory of an earlier run at global, as far as it concerns this job.
 func (s *setup) recall() (m decide.Memory) {
 	if s.prog.Global != "" {
-		read := func() ([]byte, error) { return os.ReadFile(s.memoryFile()) }
-		if storage.IsObjectStore(s.prog.Global) {
-			ctx, cancel := context.WithTimeout(context.Background(), memoryTime)
-			defer cancel()
-			read = func() ([]byte, error) { return s.inStore().Read(ctx) }
-		}
-		if b, err := read(); err != nil || json.Unmarshal(b, &m) != nil {
+		if b, err := s.memory().Read(context.Background()); err != nil || json.Unmarshal(b, &m) != nil {
 			m = decide.Memory{}
 		}
 	}
@@ -276,19 +263,8 @@ func (s *setup) recall() (m decide.Memory) {
 
 // save keeps it, in a Slurm job with a global directory.
 func (s *setup) save(m decide.Memory) {
-	b, err := json.Marshal(m)
-	if err != nil || s.prog.Global == "" || s.cfg.Job == nil {
-		return
-	}
-	if storage.IsObjectStore(s.prog.Global) {
-		ctx, cancel := context.WithTimeout(context.Background(), memoryTime)
-		defer cancel()
-		_ = s.inStore().Write(ctx, append(b, '\n')) // a hint, no more
-		return
-	}
-	tmp := s.memoryFile() + ".new"
-	if os.WriteFile(tmp, append(b, '\n'), 0o600) == nil {
-		_ = os.Rename(tmp, s.memoryFile()) // a hint, no more
+	if b, err := json.Marshal(m); err == nil && s.prog.Global != "" && s.cfg.Job != nil {
+		_ = s.memory().Write(context.Background(), append(b, '\n')) // a hint, no more
 	}
 }
 

@@ -6,39 +6,36 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/holdfast-hpc/holdfast/internal/vfs"
 	"github.com/holdfast-hpc/holdfast/storage"
 )
 
-// noteName is the file of a Note.
+// noteName is the record of a Note.
 const noteName = "holdfast.stayed"
 
-// maxNote bounds the bytes that are read of it.
-const maxNote = 1 << 20
-
-// Note is a file in the global directory, or an object in the object store. It names a final epoch that is not there
+// Note is a record at the level global. It names a final epoch that is not there
 // yet, and perhaps never will be: a run on other nodes cannot see that epoch, and warns of it. It is a hint: nothing is
 // lost without it. A nil Note does nothing.
 type Note struct {
-	Dir   string
-	Nodes []string // of the ranks
-	Files vfs.OS
-	Log   *slog.Logger
+	Dir     string   // of the level
+	Nodes   []string // of the ranks
+	Foreign bool     // a record of another user counts
+	Log     *slog.Logger
 
-	epoch atomic.Uint64 // in the file; 0: there is none
+	epoch atomic.Uint64 // in the record; 0: there is none
 }
 
-// note is the file's contents.
+// note is the record's contents.
 type note struct {
 	Epoch storage.Epoch `json:"epoch"`
 	Nodes []string      `json:"nodes"` // whose local directories have it
+}
+
+func (n *Note) record() storage.Record {
+	return storage.Record{Dir: n.Dir, Name: noteName, Foreign: n.Foreign}
 }
 
 // write notes that a final epoch has yet to come to global.
@@ -48,7 +45,7 @@ func (n *Note) write(e storage.Epoch) {
 	}
 	b, err := json.Marshal(note{e, slices.Compact(slices.Sorted(slices.Values(n.Nodes)))})
 	if err == nil {
-		err = n.put(append(b, '\n'))
+		err = n.record().Write(context.Background(), append(b, '\n'))
 	}
 	if err != nil {
 		n.Log.Warn("holdfast: cannot record where the final epoch is; a run on other nodes will not know of it",
@@ -64,7 +61,7 @@ func (n *Note) Warn(from storage.Epoch) {
 	if n == nil {
 		return
 	}
-	b, err := n.get()
+	b, err := n.record().Read(context.Background())
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -84,49 +81,13 @@ func (n *Note) Warn(from storage.Epoch) {
 	}
 }
 
-// end removes the file when an epoch as new is at global.
+// end removes the record when an epoch as new is at global.
 func (n *Note) end(e storage.Epoch) {
 	if n == nil || n.epoch.Load() == 0 || uint64(e) < n.epoch.Load() {
 		return
 	}
 	n.epoch.Store(0)
-	if err := n.remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := n.record().Remove(context.Background()); err != nil {
 		n.Log.Warn("holdfast: cannot remove the record of a final epoch", "error", err)
 	}
-}
-
-// storeTime bounds a note's operations in an object store.
-const storeTime = 20 * time.Second
-
-// inStore finds the note in an object store; not ok if the level is a directory.
-func (n *Note) inStore() (at storage.ObjectRecord, ctx context.Context, cancel context.CancelFunc, ok bool) {
-	ctx, cancel = context.WithTimeout(context.Background(), storeTime)
-	return storage.ObjectRecord{Dir: n.Dir, Name: noteName}, ctx, cancel, storage.IsObjectStore(n.Dir)
-}
-
-func (n *Note) put(b []byte) error {
-	at, ctx, cancel, ok := n.inStore()
-	defer cancel()
-	if ok {
-		return at.Write(ctx, b)
-	}
-	return vfs.WriteWhole(filepath.Join(n.Dir, noteName), b)
-}
-
-func (n *Note) get() ([]byte, error) {
-	at, ctx, cancel, ok := n.inStore()
-	defer cancel()
-	if ok {
-		return at.Read(ctx)
-	}
-	return n.Files.ReadFile(filepath.Join(n.Dir, noteName), maxNote)
-}
-
-func (n *Note) remove() error {
-	at, ctx, cancel, ok := n.inStore()
-	defer cancel()
-	if ok {
-		return at.Remove(ctx)
-	}
-	return os.Remove(filepath.Join(n.Dir, noteName))
 }
