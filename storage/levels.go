@@ -43,7 +43,7 @@ func (s *Store) chooseLevel(cfg LevelConfig) *levelState {
 	l := &levelState{cfg: cfg, pace: shard.NewPace(cfg.BytesPerSec), puts: map[Epoch][]*format.Index{},
 		base: map[int]*format.Index{}}
 	if traits.Data && s.opt.Transport != nil {
-		l.memory = peer.NewMemFS(fsys)
+		l.memory = &peer.MemFS{FS: fsys}
 		fsys = l.memory
 	}
 	at := level.At(fsys, cfg.Name, cfg.Dir, s.opt.Rank, &s.catalog.Contents)

@@ -141,7 +141,7 @@ func (c *Catalog) Holders(l *Level, e format.Epoch, match func(h *Holding) bool)
 // PeerDir returns a level's directory at another rank. Its close ends the connection.
 func (c *Catalog) PeerDir(ctx context.Context, rank int, l *Level) (level.Epochs, io.Closer) {
 	f := c.Peer(ctx, rank, l.Name())
-	return level.NewDir(f, l.Name(), "", rank).Only(&c.Contents), f
+	return level.At(f, l.Name(), "", rank, &c.Contents), f
 }
 
 // Manifest reads an epoch's manifest of a level from the own directory, or from that of another rank which has one.

@@ -40,12 +40,6 @@ func newDir(fsys vfs.FS, p place) *Dir {
 	})}
 }
 
-// Only makes manifests that commit other contents damage there.
-func (d *Dir) Only(c *Contents) *Dir {
-	d.only = c
-	return d
-}
-
 // Unusable wraps the system's error about the directory with the remedy.
 func (d *Dir) Unusable(err error) error {
 	remedy := "check that the file system is mounted and healthy"

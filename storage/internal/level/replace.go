@@ -134,15 +134,11 @@ func (d *Dir) ReplaceNote(name string, b []byte) error {
 }
 
 // Aside lists files that repairs have set aside in a place and have not removed.
-func Aside(l Level) (out []string, err error) {
+func Aside(l Level) (found []string, err error) {
 	d, ok := l.(*Dir)
 	if !ok {
 		return nil, nil
 	}
-	return d.setAside()
-}
-
-func (d *Dir) setAside() (found []string, err error) {
 	dirs := []string{d.path}
 	epochs, err := d.Epochs()
 	for _, e := range epochs {

@@ -101,9 +101,6 @@ type MemFS struct {
 	served sync.Map // of paths: *MemShard
 }
 
-// NewMemFS lends nothing yet.
-func NewMemFS(fsys vfs.FS) *MemFS { return &MemFS{FS: fsys} }
-
 // Serve serves reads of a file from memory until release is called, which waits for reads under way.
 func (f *MemFS) Serve(path string, m *MemShard) (release func()) {
 	f.served.Store(path, m)
