@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"runtime"
 
 	"github.com/holdfast-hpc/holdfast/gpustate/internal/driver"
 )
@@ -151,8 +152,13 @@ type upload struct {
 // own way.
 func (cp *copier) up(ctx context.Context, u upload, unpinned bool) (err error) {
 	var stage [2][]byte
+	var pin runtime.Pinner // Go must not free the memory before the last write of it is complete
+	defer pin.Unpin()
 	if n := min(PieceBytes, u.bytes); unpinned {
-		stage = [2][]byte{make([]byte, n), make([]byte, n)}
+		for i := range stage {
+			stage[i] = make([]byte, n)
+			pin.Pin(&stage[i][0])
+		}
 	} else if stage, err = cp.staging(n); err != nil {
 		return err
 	}
