@@ -78,7 +78,8 @@ func (s *summa[T]) apply(c []T, x []float64, f func(float64) float64) ([]float64
 	if c != nil {
 		product(z[s.rows.lo:s.rows.hi], c, x[s.cols.lo:s.cols.hi], func(v float64) float64 { return -v })
 	}
-	return z, s.sum(&z)
+	err := s.sum(&z)
+	return z, err
 }
 
 // product adds to y the product of a block, len(y) by len(x), and x.

@@ -161,12 +161,14 @@ func (a *Admin) exchange(o order, result any) error {
 // Status asks for the server's state: one message and its answer. When ctx ends first, the error matches its cause, and
 // the Admin can only be closed.
 func (a *Admin) Status(ctx context.Context) (st Status, err error) {
-	return st, a.do(ctx, order{Do: "status"}, &st)
+	err = a.do(ctx, order{Do: "status"}, &st)
+	return st, err
 }
 
 // Move has a client moved to a device, by a selection that gpustate.ParseSelect reads. client is a ClientStatus.ID. It
 // returns when the client has moved or has not; the program continues in both cases. It takes as long as the move, see
 // gpustate.Device.MigrateTo. When ctx ends first, the program may still move, and the Admin can only be closed.
 func (a *Admin) Move(ctx context.Context, client uint64, to string) (m Moved, err error) {
-	return m, a.do(ctx, order{Do: "move", Client: client, To: to}, &m)
+	err = a.do(ctx, order{Do: "move", Client: client, To: to}, &m)
+	return m, err
 }

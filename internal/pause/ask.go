@@ -30,7 +30,8 @@ func AskRun(ctx context.Context, dir string, a Ask) (answer Answer, err error) {
 		return answer, err
 	}
 	defer c.Close()
-	return answer, c.Ask(ctx, a, &answer)
+	err = c.Ask(ctx, a, &answer)
+	return answer, err
 }
 
 // String sums it up for people.
