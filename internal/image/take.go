@@ -221,15 +221,24 @@ func lock(ctx context.Context, path string, limit time.Duration) (*os.File, erro
 // users names the other processes that have a file open.
 func users(f *os.File) (list []string) {
 	st, err := f.Stat()
-	all, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
-	for _, link := range all {
-		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
-		other, oerr := os.Stat(link)                        // it may have ended
+	for pid, link := range descriptors {
+		other, oerr := os.Stat(link) // it may have ended
 		if err == nil && oerr == nil && pid != os.Getpid() && os.SameFile(st, other) {
 			list = append(list, fmt.Sprintf("process %d (%s)", pid, pause.ProgramOf(pid)))
 		}
 	}
 	return list
+}
+
+// descriptors yields those of all processes: whose one is, and its link in /proc.
+func descriptors(yield func(pid int, link string) bool) {
+	all, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
+	for _, link := range all {
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
+		if !yield(pid, link) {
+			return
+		}
+	}
 }
 
 // Outside reports whether the session of a process, 0 for this one, began outside of this PID namespace.
@@ -369,9 +378,7 @@ func lacks(tree []int) (list []string) {
 	if len(what) == 0 {
 		return list
 	}
-	all, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is good
-	for _, link := range all {
-		pid, _ := strconv.Atoi(strings.Split(link, "/")[2]) // a number
+	for pid, link := range descriptors {
 		e := look(link)
 		if text := what[e]; text != "" && !slices.Contains(tree, pid) && !isHelper(pid) {
 			list = append(list, fmt.Sprintf("%s process %d (%s), which is not in the image: once restored, it ends "+
