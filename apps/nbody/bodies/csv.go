@@ -12,6 +12,7 @@ import (
 	"strings"
 )
 
+// columns are the numbers of a body in a file, in this order.
 var columns = []string{"mass", "x", "y", "z", "vx", "vy", "vz"}
 
 // Read reads bodies from CSV, as Write writes it: the first line names the columns, every further one is a body, and

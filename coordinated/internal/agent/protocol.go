@@ -92,6 +92,8 @@ func (a *Agent) send(to int, msg cut.Message) {
 	}
 }
 
+// arrive runs for the main thread when it reaches a Point. The epoch may be over by then; the machine releases it in
+// that case.
 func (a *Agent) arrive() {
 	sent := map[int]uint64{}
 	for _, r := range a.machine.Interest() {

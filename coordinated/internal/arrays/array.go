@@ -107,6 +107,7 @@ func (p *Protected) AddReplicated(name string, x any, first bool) error {
 	return nil
 }
 
+// inMemory makes sure that the blocks lie in the slice as it is now.
 func (g *array) inMemory() error {
 	if g.foreign != nil { // its parts lie in shared memory one after the other
 		return nil

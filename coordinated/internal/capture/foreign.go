@@ -48,6 +48,7 @@ type ForeignCopy struct {
 	Late bool
 }
 
+// copyForeign has the program copy its arrays to the pool.
 func (p *Protected) copyForeign(s *Snapshot, list []ForeignCopy) error {
 	var moves []program.Move
 	var errs []error

@@ -239,6 +239,7 @@ func (p *Persister) learnEnd(e storage.Epoch) error {
 	return nil
 }
 
+// exchange gives all ranks each rank's budget.
 func (p *Persister) exchange(e storage.Epoch, stage string, mine budget) ([]budget, error) {
 	data, err := json.Marshal(mine)
 	if err != nil {

@@ -192,6 +192,7 @@ func (m *Machine) postpone(s os.Signal) {
 	}
 }
 
+// replay takes the signals that were put off.
 func (m *Machine) replay(take func(os.Signal)) {
 	postponed := m.postponed
 	m.postponed = nil

@@ -308,6 +308,7 @@ func (u *bucketUpload) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
+// ReadAt fails: an upload cannot be read.
 func (u *bucketUpload) ReadAt([]byte, int64) (int, error) { return 0, errors.ErrUnsupported }
 
 func (u *bucketUpload) Size() (int64, error)   { return u.Bytes(), nil }
